@@ -1,0 +1,261 @@
+# Bourse. One make process, nothing written outside build/.
+#
+#   make                 all programs, libraries, plugins      make install DESTDIR=/tmp/root PREFIX=/usr
+#   make demo            a cluster, a job, its result          make check              build and run all tests
+#   make check T=ledger  only tests whose name contains it     make check-mutants      tests must notice disabled mechanisms
+#   make bench           benchmarks, as ratios                 make soak               the long fault suite
+#   make lint            format, tidy, headers, man pages      make fuzz               libFuzzer, SECONDS_EACH=60
+#   make SAN=address,undefined check                           make SAN=thread check
+#   make clean                                                 make help
+#
+# V=1 shows commands. MODE=debug builds without optimisation. CXXFLAGS, LDFLAGS, WERROR= are yours to set.
+# Debian packages that are missing are installed first, with a word about it; NO_INSTALL=1 only names them.
+
+VERSION    := 0.1.0
+SOMAJOR    := 0
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+SBINDIR    ?= $(PREFIX)/sbin
+LIBDIR     ?= $(PREFIX)/lib
+LIBEXECDIR ?= $(PREFIX)/libexec/bourse
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
+MODE       ?= release
+B          ?= build/$(or $(SAN),$(MODE))
+INSTALL    ?= install
+FLATC      ?= flatc
+WERROR     ?= -Werror
+CCACHE     := $(shell command -v ccache 2>/dev/null)
+
+MAKEFLAGS += --no-builtin-rules
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := all
+Q    := $(if $(V),,@)
+say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
+
+# --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
+PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
+             libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev
+PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps openmpi-bin libopenmpi-dev python3 gzip
+PACKAGES_LINT  := clang-format clang-tidy mandoc
+PACKAGES_FUZZ  := clang libclang-rt-14-dev
+NEEDS      = $(PACKAGES) $(if $(filter check% soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK)) \
+             $(if $(filter lint% format tidy check,$(MAKECMDGOALS)),$(PACKAGES_LINT)) $(if $(filter fuzz,$(MAKECMDGOALS)),$(PACKAGES_FUZZ))
+ifeq ($(filter clean help distclean,$(MAKECMDGOALS)),)
+DEPS      := build/deps-$(firstword $(shell printf '%s' '$(NEEDS)' | cksum)).mk
+include $(DEPS)
+endif
+$(DEPS): .ci/packages.sh
+	@mkdir -p build
+	@NO_INSTALL=$(NO_INSTALL) sh .ci/packages.sh $@ $(NEEDS)
+
+# --- flags: ours in all_*, the user's last so they win ----------------------------------------------------------------
+opt_release := -O2
+opt_debug   := -O0
+CXXFLAGS   ?= $(if $(SAN),-O1,$(opt_$(MODE))) -g1
+all_cxx    := -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -fvisibility=hidden -fPIC \
+              -ffp-contract=off -fno-gnu-unique $(WERROR) \
+              $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+all_cpp    := -I. -isystem $(B)/gen -Iframeworks/api/include -Iplugins/include -D_GNU_SOURCE -DBOURSE_VERSION='"$(VERSION)"'
+all_c      := -std=c99 -Wall -Wextra -Wpedantic -Wshadow $(WERROR) -fPIC $(if $(SAN),-fsanitize=$(SAN))
+CFLAGS     ?= -O2 -g1
+all_ld     := $(if $(SAN),-fsanitize=$(SAN)) -Wl,--as-needed
+
+# --- modules: a folder (or two) is an archive; *main.cc marks a program -------------------------------------------------
+core_dirs     := common/core
+wire_dirs     := common/wire
+world_dirs    := common/world
+sim_dirs      := common/sim
+policy_dirs   := plugins/policy
+master_dirs   := master
+agent_dirs    := agent agent/probes
+launcher_dirs := agent/launcher agent/isolators
+api_dirs      := frameworks/api
+batch_dirs    := frameworks/batch
+cli_dirs      := frameworks/cli
+MODULES       := core wire world sim policy master agent launcher api batch cli
+srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
+objs = $(patsubst %.cc,$(B)/%.o,$(filter-out %main.cc,$(call srcs,$(1))))
+libs = $(foreach m,$(1),$(B)/lib/$(m).a)
+
+ZMQ := -lzmq
+BASE_LIBS := -lfmt -ldl -pthread
+
+# program:main:where:modules:libraries
+PROGS := \
+  bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto \
+  bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lhwloc,-lcrypto \
+  bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core: \
+  bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
+  bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
+  submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto
+comma := ,
+field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
+list   = $(subst $(comma), ,$(1))
+
+SCHEMAS := common/wire/bourse.fbs $(wildcard frameworks/*/*.fbs)
+GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.h)
+CAPI    := $(B)/libbourse.so.$(VERSION)
+PLUGINS := $(patsubst plugins/%.cc,%,$(wildcard plugins/examples/*.cc))
+EXAMPLES:= $(patsubst frameworks/api/examples/%.c,$(B)/examples/%,$(wildcard frameworks/api/examples/*.c))
+MANS    := $(wildcard man/*.[1-8])
+
+all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
+
+# Objects are remade when the compiler or the flags change, not only when sources do.
+$(B)/flags: FORCE
+	@mkdir -p $(@D); echo '$(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS)' | cmp -s - $@ || \
+	  echo '$(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS)' > $@
+
+$(B)/%.o: %.cc $(B)/flags | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(CCACHE) $(CXX) $(all_cpp) $(CPPFLAGS) $(all_cxx) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+$(B)/%.o: %.c $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CCACHE) $(CC) $(all_cpp) $(CPPFLAGS) $(all_c) $(CFLAGS) -MMD -MP -c $< -o $@
+
+define schema
+$(B)/gen/$(basename $(notdir $(1)))_generated.h: $(1)
+	@mkdir -p $$(@D)
+	$$(call say,FLATC,$$<)
+	$$(Q)$(FLATC) --cpp --scoped-enums --cpp-std c++17 -o $$(@D) $$<
+endef
+$(foreach s,$(SCHEMAS),$(eval $(call schema,$(s))))
+
+define module
+$(B)/lib/$(1).a: $(call objs,$(1))
+	@mkdir -p $$(@D)
+	$$(call say,AR,$$@)
+	$$(Q)rm -f $$@ && $(AR) rcs $$@ $$^
+endef
+$(foreach m,$(MODULES),$(eval $(call module,$(m))))
+
+define program  # program:main:where:modules:libraries
+$(B)/bin/$(call field,$(1),1): $(B)/$(call field,$(1),2).o $(call libs,$(call list,$(call field,$(1),4))) $(filter $(B)/%,$(call list,$(call field,$(1),5)))
+	@mkdir -p $$(@D)
+	$$(call say,LINK,$$@)
+	$$(Q)$(CXX) $(all_ld) $(LDFLAGS) -Wl,-rpath,'$$$$ORIGIN/..:$$$$ORIGIN/../lib' $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
+	  $(call list,$(call field,$(1),5)) $(BASE_LIBS) -o $$@
+endef
+$(foreach p,$(PROGS),$(eval $(call program,$(p))))
+
+$(B)/plugins/%.so: $(B)/plugins/%.o
+	@mkdir -p $(@D)
+	$(call say,PLUGIN,$@)
+	$(Q)$(CXX) -shared $(all_ld) -Wl,-z,defs $(LDFLAGS) $^ -o $@
+
+# --- the C API -----------------------------------------------------------------------------------------------------------
+$(CAPI): $(call objs,api) $(call libs,world wire core) frameworks/api/libbourse.map
+	$(call say,SHARED,$@)
+	$(Q)$(CXX) -shared $(all_ld) -Wl,-z,defs -Wl,-soname,libbourse.so.$(SOMAJOR) -Wl,--version-script=frameworks/api/libbourse.map \
+	  $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lcrypto $(BASE_LIBS) -o $@
+	$(Q)ln -sf $(@F) $(B)/libbourse.so.$(SOMAJOR)
+$(B)/libbourse.so: $(CAPI)
+	$(Q)ln -sf $(<F) $@
+
+$(B)/examples/%: $(B)/frameworks/api/examples/%.o $(B)/libbourse.so
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(all_ld) $(LDFLAGS) $< $(B)/libbourse.so -Wl,-rpath,'$$ORIGIN/..' -o $@
+
+$(B)/bourse.pc: FORCE   # always: PREFIX may differ between make and make install
+	@mkdir -p $(@D)
+	$(Q)printf 'prefix=%s\nlibdir=%s\nincludedir=%s\n\nName: bourse\nDescription: Framework library of the Bourse resource scheduler\nVersion: %s\nLibs: -L$${libdir} -lbourse\nCflags: -I$${includedir}\n' \
+	  '$(PREFIX)' '$(LIBDIR)' '$(INCLUDEDIR)' '$(VERSION)' > $@
+
+# --- tests: a folder under tests/ is one binary, linked with the modules it is about ---------------------------------------
+TEST_core    := core
+TEST_wire    := wire,core
+TEST_world   := world,wire,core
+TEST_sim     := batch,api,sim,master,policy,agent,launcher,world,wire,core
+TEST_master  := master,policy,world,wire,core
+TEST_agent   := agent,launcher,world,wire,core
+TEST_api     := api,world,wire,core
+TEST_batch   := batch,api,world,wire,core
+TEST_cli     := cli,batch,world,wire,core
+TEST_cluster := cli,batch,world,wire,core
+TESTS        := core wire world sim master agent api batch cli cluster
+TEST_LIBS    := -lgtest -lgtest_main -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
+test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
+
+define test
+$(B)/tests/bin/$(1): $(patsubst %.cc,$(B)/%.o,$(call test_srcs,$(1))) $(patsubst %.c,$(B)/%.o,$(wildcard tests/$(1)/*.c)) $(call libs,$(call list,$(TEST_$(1))))
+	@mkdir -p $$(@D)
+	$$(call say,LINK,$$@)
+	$$(Q)$(CXX) $(all_ld) $(LDFLAGS) $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group $(TEST_LIBS) $(BASE_LIBS) -o $$@
+endef
+$(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(eval $(call test,$(t)))))
+TEST_BINS    := $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(B)/tests/bin/$(t)))
+TOOL_BINS    := $(patsubst tests/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/tools/*.c))
+$(B)/tests/tools/%: tests/tools/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=gnu11 -Wall -Wextra -O2 -static $< -o $@
+
+check: all $(TEST_BINS) $(TOOL_BINS) lint
+	$(Q)B=$(B) T='$(T)' sh tests/run.sh $(TEST_BINS)
+check-mutants: all $(TEST_BINS) $(TOOL_BINS)
+	$(Q)B=$(B) bash tests/mutants.sh
+soak: all $(TEST_BINS) $(TOOL_BINS)
+	$(Q)B=$(B) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
+BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/bench/*_bench.cc))
+$(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(MODULES)) $(B)/libbourse.so
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz $(BASE_LIBS) -o $@
+bench: all $(TOOL_BINS) $(BENCH_BINS)
+	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
+demo: all
+	$(Q)$(B)/bin/bourse demo
+
+# Fuzzers need clang; the same inputs are mutated deterministically inside make check.
+SECONDS_EACH ?= 30
+FUZZERS := $(patsubst tests/fuzz/%.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
+$(B)/fuzz/%: tests/fuzz/%.cc $(GEN) FORCE
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$<)
+	$(Q)clang++ $(all_cpp) -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined $< $(call srcs,core) $(call srcs,wire) -lfmt -o $@
+fuzz: $(FUZZERS:%=$(B)/fuzz/%)
+	$(Q)for f in $(FUZZERS); do mkdir -p $(B)/fuzz/corpus-$$f; $(B)/fuzz/$$f -max_total_time=$(SECONDS_EACH) -max_len=65536 $(B)/fuzz/corpus-$$f || exit 1; done
+
+# --- lint ------------------------------------------------------------------------------------------------------------------
+OUR_FILES  = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.c')
+C_HEADERS := $(wildcard frameworks/api/include/bourse/*.h plugins/include/bourse/*.h)
+HEADERS   := $(wildcard common/*/*.h master/*.h agent/*.h agent/*/*.h frameworks/*/*.h plugins/*/*.h) $(C_HEADERS)
+check-headers: $(HEADERS:%=$(B)/headers/%.ok)
+$(B)/headers/%.ok: % $(B)/flags | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,HEADER,$<)
+	$(Q)$(CCACHE) $(CXX) $(all_cpp) $(all_cxx) -MMD -MP -MT $@ -MF $(@:.ok=.d) -fsyntax-only -include $< -x c++ /dev/null && touch $@
+	$(if $(filter $<,$(C_HEADERS)),$(Q)$(CC) $(all_c) $(all_cpp) -fsyntax-only -include $< -x c /dev/null)
+format:
+	$(Q)clang-format -i $(OUR_FILES)
+lint: check-headers
+	$(Q)B=$(B) sh .ci/lint.sh
+tidy: | $(GEN)
+	$(Q)B=$(B) sh .ci/lint.sh --tidy '$(all_cpp) -std=c++20'
+
+# --- install ---------------------------------------------------------------------------------------------------------------
+install: all
+	$(Q)$(foreach p,$(PROGS),$(INSTALL) -D -m 755 $(B)/bin/$(call field,$(p),1) $(DESTDIR)$(call field,$(p),3)/$(call field,$(p),1) &&) true
+	$(Q)$(INSTALL) -D -m 755 $(CAPI) $(DESTDIR)$(LIBDIR)/$(notdir $(CAPI))
+	$(Q)ln -sf $(notdir $(CAPI)) $(DESTDIR)$(LIBDIR)/libbourse.so.$(SOMAJOR) && ln -sf libbourse.so.$(SOMAJOR) $(DESTDIR)$(LIBDIR)/libbourse.so
+	$(Q)for h in frameworks/api/include/bourse/*.h plugins/include/bourse/*.h; do [ ! -e "$$h" ] || $(INSTALL) -D -m 644 $$h $(DESTDIR)$(INCLUDEDIR)/bourse/$${h##*/}; done
+	$(Q)$(INSTALL) -D -m 644 $(B)/bourse.pc $(DESTDIR)$(LIBDIR)/pkgconfig/bourse.pc
+	$(Q)for m in $(MANS); do $(INSTALL) -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
+
+help:
+	@sed -n "3,12p" Makefile | sed 's/^# \{0,1\}//'
+clean:
+	rm -rf build
+-include $(shell test -d $(B) && find $(B) -name '*.d' 2>/dev/null)
+FORCE:
+.PHONY: all check check-mutants soak bench demo fuzz check-headers format lint tidy install help clean FORCE

@@ -1,0 +1,44 @@
+// The agent actor: routes events to the tables that own the rules (slices, tasks, inventory). See DESIGN §6 and §8.
+//
+// Its durable state is its checkpoint: records appended with Safety::kProcess before dependent sends leave. After a restart
+// it rebuilds slices, tasks and unacknowledged statuses from it and from HostTasks, then says hello with all of it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "common/core/actor.h"
+
+namespace bourse {
+
+struct AgentOptions {
+  AgentId id;
+  std::string boot_id;
+  Duration default_grace = seconds(30);
+  Duration inventory_interval{0};   // 0: only at start and on request
+  std::vector<std::string> probes;  // names for RunProbe, run at start
+  bool fence_without_leader = true;
+};
+
+class Agent final : public Actor {
+ public:
+  explicit Agent(AgentOptions options);
+  ~Agent() override;
+  void step(Time now, const Event& event, Actions& out) override;
+
+  // For the simulator's checkers and tests: what it has, without a copy of its rules.
+  struct View {
+    std::vector<SliceSpec> slices, held;
+    std::vector<TaskKey> active;  // not terminal
+    std::size_t unacknowledged = 0;
+    Resources total, free;
+    Epoch epoch_seen;
+  };
+  [[nodiscard]] View view() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,63 @@
+// An isolator enforces one kind of limit on a slice. One interface for cgroup v1, v2, and whatever comes.
+//
+// Every call is idempotent: doing it again, or after a crash half-way, leaves the same state. Used by the launcher (a small
+// root program), hence no logging, no threads, no ZeroMQ here.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/result.h"
+#include "common/core/time.h"
+#include "common/core/units.h"
+
+namespace bourse {
+
+struct SliceLimits {
+  MilliCpus cpus;                     // quota and weight; 0: no limit
+  Bytes mem;                          // hard limit; 0: none
+  std::vector<std::uint32_t> cpuset;  // PUs; empty: all of the parent's
+  std::vector<std::uint32_t> mems;    // NUMA nodes; empty: all
+  std::uint32_t pids = 0;             // 0: no limit
+};
+
+struct Usage {
+  Duration cpu{0};
+  Bytes mem_peak;
+  bool out_of_memory = false;  // an OOM kill happened in it since it was prepared
+};
+
+// Descriptors a child uses between vfork and exec to enter a leaf: clone3's CLONE_INTO_CGROUP target, and `tasks` files
+// to which it writes "0". Owned by the isolator, close-on-exec.
+struct Entry {
+  int clone_into = -1;
+  std::vector<int> write_zero;
+};
+
+class Isolator {
+ public:
+  virtual ~Isolator() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;  // "cgroup-v2", "cgroup-v1", "none"
+  // What is missing, one sentence each; empty: fully isolated.
+  [[nodiscard]] virtual std::vector<std::string> degraded() const = 0;
+  virtual Result<> prepare(const std::string& slice, const SliceLimits& limits) = 0;
+  virtual Result<> limit(const std::string& slice, const SliceLimits& limits) = 0;
+  // A leaf for one task, made ahead or taken from the slice's pool of empty ones.
+  virtual Result<Entry> attach(const std::string& slice, const std::string& task) = 0;
+  virtual Result<Usage> usage(const std::string& slice, const std::string& task) = 0;
+  // SIGKILL to every process in the task's leaf, again until it is empty. kBusy: not empty yet.
+  virtual Result<> kill(const std::string& slice, const std::string& task) = 0;
+  virtual Result<> signal(const std::string& slice, const std::string& task, int signal) = 0;
+  virtual Result<> detach(const std::string& slice, const std::string& task) = 0;  // leaf back to the pool or removed
+  virtual Result<> release(const std::string& slice) = 0;                          // everything of the slice; kBusy while not empty
+  // After a restart: slices found on the host that are not in `known` are killed and removed.
+  virtual Result<> recover(const std::vector<std::string>& known) = 0;
+};
+
+// What this host can do, best first. `root` is the sub-tree of our own ("bourse" by default); never touches another group.
+std::unique_ptr<Isolator> make_isolator(const std::string& root, bool want_isolation);
+
+}  // namespace bourse

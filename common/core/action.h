@@ -1,0 +1,85 @@
+// Everything an actor can ask for. The driver clears and reuses one Actions, so steps allocate little.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "common/core/event.h"
+
+namespace bourse {
+
+struct Send {
+  PeerId to;
+  Message message;
+};
+struct Arm {
+  TimerKey key;
+  Duration after{0};
+};
+// See "Two kinds of append".
+enum class Safety : std::uint8_t {
+  kProcess,  // survives kill -9 of this process: written, not flushed
+  kPower,    // survives power loss: flushed before dependent sends leave
+};
+struct Append {
+  Safety safety = Safety::kPower;
+  std::string record;
+};
+
+// The agent's host.
+struct CarveSlice {
+  SliceSpec spec;
+};
+struct EraseSlice {
+  SliceId slice;
+};  // kills what is left in it, then removes it
+struct StartTask {
+  TaskKey task;
+  SliceId slice;
+  TaskSpec spec;
+};
+struct SignalTask {
+  TaskKey task;
+  std::int32_t signal = 0;
+  bool whole = false;
+};  // whole: every process of the task's cgroup
+struct ForgetTask {
+  TaskKey task;
+};  // its terminal status is acknowledged: drop exit records
+struct RunProbe {
+  std::string probe;
+};
+using HostAction = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe>;
+
+struct Reply {
+  PeerId to;
+  std::string payload;
+};  // to a framework's own client
+
+struct Actions {
+  std::vector<Send> sends;
+  std::vector<Arm> arms;
+  std::vector<TimerKey> disarms;
+  std::vector<Append> appends;
+  Ticket ticket = 0;        // set by the driver before each step: the name of this step's appends in Durable
+  std::string compact;      // not empty: a snapshot that replaces all records appended up to and including this step
+  std::vector<PeerId> cut;  // forget these peers. See "Cutting a ZeroMQ peer"
+  bool reconnect = false;   // agent and client: leave this master, try the next one
+  std::vector<HostAction> host;
+  std::vector<SessionCommand> session;
+  std::vector<Reply> replies;
+  std::vector<std::string> logs;  // one line each, "level=warn event=... key=value"
+  bool stop = false;              // end this process in good order
+
+  void send(PeerId to, Message message) { sends.push_back({to, std::move(message)}); }
+  void arm(TimerKey key, Duration after) { arms.push_back({std::move(key), after}); }
+  void disarm(TimerKey key) { disarms.push_back(std::move(key)); }
+  void append(Safety safety, std::string record) { appends.push_back({safety, std::move(record)}); }
+  void log(std::string line) { logs.push_back(std::move(line)); }
+  void clear();
+};
+
+}  // namespace bourse

@@ -1,0 +1,105 @@
+// Everything that can happen to an actor.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/core/inventory.h"
+#include "common/core/messages.h"
+#include "common/core/session.h"
+#include "common/core/task.h"
+
+namespace bourse {
+
+// A timer's name within its actor. Arming a name that is armed moves it.
+struct TimerKey {
+  std::uint32_t kind = 0;  // the actor's enum
+  std::uint64_t a = 0;     // and what it is about
+  std::string name;        // or what it is about, where that is a name
+  auto operator<=>(const TimerKey&) const = default;
+  bool operator==(const TimerKey&) const = default;
+};
+
+using Ticket = std::uint64_t;
+
+// First event of a life: the records that the log holds, in order, after the last snapshot (which is `snapshot`).
+struct Started {
+  Incarnation incarnation;  // strictly greater than any earlier life's
+  std::string snapshot;
+  std::vector<std::string> records;
+};
+struct Received {
+  PeerId peer;
+  std::string identity;  // who the key says it is: "agent:h1", "framework:batch", "operator:NAME", "reader:NAME"; "" on inproc
+  Message message;
+};
+struct PeerLost {
+  PeerId peer;
+};  // the connection is gone as far as the driver can tell
+struct TimerFired {
+  TimerKey key;
+};
+struct Durable {
+  Ticket ticket = 0;
+};  // every record of the step that was given this ticket is safe. See "Two kinds of append"
+struct AppendFailed {
+  Ticket ticket = 0;
+  std::string reason;
+};  // e.g. no space: the held sends of that step were dropped
+struct Reload {
+  std::string config;
+};  // a validated configuration, in the actor's own text form
+
+// --- the agent's host ----------------------------------------------------------------------------------------------
+struct SliceCarved {
+  SliceId slice;
+  std::string error;
+};  // error empty: cgroup and all isolators are in place
+struct SliceErased {
+  SliceId slice;
+};
+struct TaskStarted {
+  TaskKey task;
+  std::int64_t pid = 0;
+};  // executed, not merely forked
+struct TaskStartFailed {
+  TaskKey task;
+  std::string reason;
+};  // "chdir /x: No such file or directory"
+struct TaskEnded {
+  TaskKey task;
+  bool known = true;             // false: it ended, nobody knows how
+  std::int32_t wait_status = 0;  // as wait(2)
+  bool out_of_memory = false;
+  Duration cpu{0};
+  Bytes mem_peak;
+};
+struct HostTasks {  // the launcher (or its successor) is there: every task it or the exit log knows, running
+  std::vector<TaskKey> running;
+  bool rebooted = false;  // nothing of before can be running
+};
+struct LauncherLost {};
+struct ProbeDone {
+  std::string probe;
+  Inventory inventory;
+  std::string error;
+};
+struct PressureSample {
+  std::int32_t some_avg10_permille = 0;
+};
+
+// --- a framework's own clients (submit, queue, ...), and its session ------------------------------------------------
+struct Request {
+  PeerId peer;
+  std::int64_t uid = -1, gid = -1;
+  std::string identity;
+  std::string payload;
+};  // uid -1: not known
+
+using Event =
+    std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
+                 TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, PressureSample, Request, SessionEvent>;
+
+}  // namespace bourse

@@ -1,0 +1,52 @@
+// What a host has: its topology tree, devices, totals and labels. Made by probes on the agent, read by master and frameworks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/labels.h"
+#include "common/core/resources.h"
+
+namespace bourse {
+
+// machine -> package -> NUMA node -> cache -> core -> PU, with bridges and PCI devices where the probe sees them.
+struct TopologyNode {
+  std::string type;         // "machine", "package", "numa", "l3", "l2", "core", "pu", "pci"
+  std::uint32_t index = 0;  // the operating system's index (what cpuset files take); PCI: unused
+  std::string name;         // model of a package, bus id of a PCI device
+  std::int64_t amount = 0;  // bytes of memory or cache; 0 elsewhere
+  std::map<std::string, std::string> attributes;
+  std::vector<TopologyNode> children;
+  bool operator==(const TopologyNode&) const = default;
+};
+
+struct Device {
+  DeviceId id;
+  std::string kind, vendor, model, pci;
+  std::int32_t numa = -1;  // -1: not known
+  Generation generation;
+  enum class Mode : std::uint8_t { kExclusive, kCounters, kTemplate, kTimeSliced };
+  Mode mode = Mode::kExclusive;
+  bool healthy = true;
+  Counters counters;                         // totals
+  std::map<std::string, Counters> profiles;  // kTemplate: what each consumes
+  std::map<std::string, std::string> attributes;
+  std::vector<std::string> nodes;  // /dev paths that belong to it
+  std::vector<DeviceId> links;     // NVLink, XGMI, HCCS, same switch
+  bool operator==(const Device&) const = default;
+};
+
+struct Inventory {
+  Version version;  // grows with each change
+  TopologyNode topology;
+  std::vector<Device> devices;  // sorted by id
+  Resources total;              // what may be offered; numa filled, devices as whole shares
+  Labels labels;
+  std::vector<std::string> notes;  // disagreements between sources: "memory: hwloc 16GiB, kernel 24GiB; using 16GiB"
+  bool operator==(const Inventory&) const = default;
+};
+
+}  // namespace bourse

@@ -1,0 +1,141 @@
+// The resource algebra: what can be added, subtracted and compared, in integers, exactly.
+//
+// Resources is an amount (of an agent's total, of an offer, of a slice). Shape is what a framework asks for per slice.
+// Both know devices: a Device (inventory.h) has named counters and a mode; a DeviceShare is the part of one device that an
+// amount contains. Addition and subtraction are inverse, never go below zero, and refuse overflow; a failed operation
+// leaves its operand as it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/labels.h"
+#include "common/core/units.h"
+
+namespace bourse {
+
+// A sorted flat map of counter name to amount > 0. Names are the site's: "mem" (MiB on a device), "compute" (permille),
+// "npu.compute", "vf", or a kind nobody has heard of.
+class Counters {
+ public:
+  [[nodiscard]] std::int64_t get(std::string_view name) const;  // 0 where absent
+  void set(std::string_view name, std::int64_t amount);         // 0 removes
+  Result<> add(const Counters& other);
+  Result<> subtract(const Counters& other);
+  [[nodiscard]] bool contains(const Counters& other) const;
+  [[nodiscard]] bool empty() const { return items_.empty(); }
+  [[nodiscard]] const std::vector<std::pair<std::string, std::int64_t>>& items() const { return items_; }
+  bool operator==(const Counters&) const = default;
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> items_;
+};
+
+// A set of port numbers kept as sorted, disjoint, non-adjacent closed ranges.
+class Ports {
+ public:
+  [[nodiscard]] static Result<Ports> parse(std::string_view text);  // "31000-32000,8080"
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] std::uint32_t size() const;
+  [[nodiscard]] bool empty() const { return ranges_.empty(); }
+  [[nodiscard]] bool contains(const Ports& other) const;
+  Result<> add(const Ports& other);                     // refuses a port that is there already
+  Result<> subtract(const Ports& other);                // refuses a port that is not there
+  [[nodiscard]] Ports take(std::uint32_t count) const;  // the `count` lowest; fewer where there are fewer
+  [[nodiscard]] const std::vector<std::pair<std::uint16_t, std::uint16_t>>& ranges() const { return ranges_; }
+  bool operator==(const Ports&) const = default;
+
+ private:
+  std::vector<std::pair<std::uint16_t, std::uint16_t>> ranges_;
+};
+
+// A part of one device. Whole: nobody else may have any of it. Otherwise the counters it consumes (a template's profile
+// rounds up; `profile` names it).
+struct DeviceShare {
+  DeviceId device;
+  std::string kind;       // "gpu/nvidia", "npu/ascend", "nic/rdma", "fpga", ...
+  Generation generation;  // of the device; the agent refuses a share of another generation
+  bool whole = false;
+  std::string profile;
+  Counters counters;
+  bool operator==(const DeviceShare&) const = default;
+};
+
+// CPU and memory of one NUMA node.
+struct NumaAmount {
+  std::uint32_t node = 0;
+  MilliCpus cpus;
+  Bytes mem;
+  bool operator==(const NumaAmount&) const = default;
+};
+
+// An amount. `cpus` and `mem` are the totals; `numa`, where not empty, splits them by node (sorted by node, sums equal to
+// the totals). Devices are sorted by id, at most one share of a device in one amount.
+struct Resources {
+  MilliCpus cpus;
+  Bytes mem;
+  Bytes disk;
+  Ports ports;
+  Counters others;  // site-declared scalar kinds, by kind name
+  std::vector<NumaAmount> numa;
+  std::vector<DeviceShare> devices;
+
+  Result<> add(const Resources& other);
+  Result<> subtract(const Resources& other);
+  [[nodiscard]] bool contains(const Resources& other) const;
+  [[nodiscard]] bool empty() const;
+  bool operator==(const Resources&) const = default;
+};
+
+// "cpus=2;mem=4GiB;ports=31000-31009;numa=0:cpus=2,mem=4GiB;dev=GPU-1{kind=gpu/nvidia,gen=3,mem=1024}". Stable: equal
+// amounts have equal text, and parse_resources reads it back.
+std::string to_text(const Resources& resources);
+Result<Resources> parse_resources(std::string_view text);
+
+// What is asked of a kind of device.
+struct DeviceAsk {
+  std::string kind;         // exact, or a prefix ending in '/': "gpu/" is any gpu
+  std::uint32_t count = 1;  // devices
+  bool whole = true;        // else `counters` or `profile` of each
+  std::string profile;
+  Counters counters;                   // least amounts on each
+  std::vector<Constraint> attributes;  // over the device's attributes
+  bool operator==(const DeviceAsk&) const = default;
+};
+
+// What one slice needs. `whole_host` takes everything on the agent (Slurm's --exclusive).
+struct Shape {
+  MilliCpus cpus;
+  Bytes mem;
+  Bytes disk;
+  std::uint32_t ports = 0;
+  bool whole_host = false;
+  bool same_numa = false;  // cpus, mem and devices from one NUMA node
+  Counters others;
+  std::vector<DeviceAsk> devices;
+  std::vector<Constraint> constraints;  // over the agent's labels
+  bool operator==(const Shape&) const = default;
+};
+
+std::string to_text(const Shape& shape);
+
+// Why a shape does not fit an amount; the first that applies in this order. Explain counts agents by these.
+enum class Misfit : std::uint8_t { kNone, kLabels, kCpus, kMem, kDisk, kPorts, kOther, kDevices, kNuma, kBusyHost };
+std::string_view misfit_text(Misfit misfit);  // "cpus", "mem", "labels", ...
+
+// Would `shape` fit into `free` of an agent with `total` and `labels`? whole_host needs free == total. O(size of shape).
+[[nodiscard]] Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
+
+// How many times the shape fits into `free`, at most `limit`. 0 when fits() is not kNone.
+[[nodiscard]] std::uint32_t count_fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,
+                                       std::uint32_t limit);
+
+// Carves one concrete amount for the shape out of `free` (which is not changed): NUMA nodes with the least free that fits,
+// lowest ports, devices by id. Deterministic. kBusy where it does not fit.
+Result<Resources> carve(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
+
+}  // namespace bourse

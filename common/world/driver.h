@@ -1,0 +1,70 @@
+// Runs one actor in a reactor: the real-world counterpart of the simulator. Nothing else calls step in production.
+//
+// Owns no socket: main.cc wires listeners, connection, log and executors in through the hooks below. All on the reactor's
+// thread. Sends of a step that appended wait for its records (see actor.h); a step's actions are executed in the order
+// appends, host, session, sends, replies, arms, disarms, cut, reconnect, logs.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/core/actor.h"
+#include "common/world/log_file.h"
+#include "common/world/reactor.h"
+
+namespace bourse {
+
+class Driver {
+ public:
+  struct Hooks {
+    std::function<void(PeerId, const Message&)> send;  // cluster protocol, encoded by the hook's owner
+    std::function<void(PeerId, std::string)> reply;    // a framework's own clients
+    std::function<void(PeerId)> cut;
+    std::function<void()> reconnect;
+    std::function<void(const HostAction&)> host;
+    std::function<void(const SessionCommand&)> session;
+    // Instead of `log` where records go elsewhere (batch: its store). Must call done exactly once, on the reactor's thread.
+    std::function<void(std::vector<Append>, std::string compact, LogFile::Done done)> append;
+    std::function<void()> stop;
+  };
+
+  Driver(Reactor& reactor, Actor& actor, Hooks hooks);
+  ~Driver();
+  void use_log(LogFile* log);  // executes appends and compaction; null: appends are dropped (readers)
+  // One event at a time; an event posted during a step waits its turn.
+  void post(Event event);
+  [[nodiscard]] std::uint64_t steps() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Incarnation for a new life: a counter in `state_dir`/incarnation, flushed; at least one more than the last, and at least the
+// wall clock in seconds, so that a lost state directory does not step back.
+Result<Incarnation> next_incarnation(const std::string& state_dir);
+
+// Ready = a newline on this descriptor (--ready-fd), then it is closed; and sd_notify where NOTIFY_SOCKET is set.
+void announce_ready(int ready_fd);
+
+// Connects an actor's kMasterPeer to a list of masters: decodes, encodes, goes to the next on Actions::reconnect. Used by
+// agent and client library.
+class Context;
+struct KeyPair;
+class MasterLink {
+ public:
+  MasterLink(Context& context, Reactor& reactor, std::vector<std::string> endpoints, const KeyPair* keys, std::string server_key);
+  ~MasterLink();
+  void on_message(std::function<void(Message)> callback);  // verified; a frame that is not is counted and logged once a minute
+  void send(const Message& message);
+  void next();         // leave, and connect to the next in the list
+  Result<> connect();  // the first
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,110 @@
+// ZeroMQ behind two small classes. zmq.hpp is included by transport.cc alone.
+//
+// CURVE on every tcp socket, and on ipc where keys are given; a ZAP handler (one per Context) decides by public key. Routing
+// ids stay random; a PeerId is this process's own name for a connection. A peer is cut by forgetting its routing id and
+// dropping its frames until it connects anew. See "Cutting a ZeroMQ peer". Every socket has a high-water mark and a message
+// size limit; a full queue towards a peer is reported, not waited for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/result.h"
+#include "common/world/reactor.h"
+
+namespace bourse {
+
+struct KeyPair {  // Z85 text, 40 characters each
+  std::string public_key, secret_key;
+};
+KeyPair make_key_pair();
+// A key file: two lines, `public = "..."`, `secret = "..."`; the secret's file must not be readable by others (kDenied).
+Result<KeyPair> read_key_file(const std::string& path);
+Result<> write_key_files(const std::string& path, const KeyPair& keys);  // path (0600) and path + ".pub" (0644)
+
+// Who may connect: public key -> identity "agent:h1", "framework:batch", "operator:NAME", "reader:NAME", "master:NAME".
+// The directory holds one file per key, named IDENTITY.pub with ':' as '='; reread by reload().
+class Keyring {
+ public:
+  static Result<Keyring> read(const std::string& directory);
+  void allow(const std::string& public_key, const std::string& identity);
+  [[nodiscard]] std::string identity(const std::string& public_key) const;  // "" when not allowed
+
+ private:
+  std::map<std::string, std::string> keys_;
+};
+
+struct SocketLimits {
+  int high_water_mark = 10'000;  // messages a peer
+  std::int64_t message_bytes_max = 8 * 1024 * 1024;
+};
+
+struct Frame {
+  PeerId peer;
+  std::string identity;                       // from the keyring; "" where the socket has no keys
+  std::int64_t uid = -1, gid = -1, pid = -1;  // of the other end of an ipc socket
+  std::string_view bytes;                     // valid during the callback
+};
+
+class Context {  // one per process; owns the I/O thread and the ZAP handler
+ public:
+  Context();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  void set_keyring(Keyring keyring);  // live; revocation acts on the next message
+  struct Impl;
+  Impl* impl() { return impl_.get(); }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// ROUTER. Peers appear with their first message.
+class Listener {
+ public:
+  Listener(Context& context, Reactor& reactor, SocketLimits limits);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  // tcp://HOST:PORT (PORT * or 0: any free one), ipc://PATH, inproc://NAME. tcp needs `keys`: kDenied without, unless
+  // HOST is loopback and allow_plain is set.
+  Result<> bind(const std::string& endpoint, const KeyPair* keys, bool allow_plain = false);
+  [[nodiscard]] std::string endpoint() const;  // as bound, with the real port
+  void on_frame(std::function<void(const Frame&)> callback);
+  // False: no such peer, or its queue is full; the message was not sent. The caller decides whether to cut.
+  bool send(PeerId peer, std::string bytes);
+  void cut(PeerId peer);
+  // Bounds what one turn handles, so that timers and other sockets get their share.
+  void set_batch(int frames);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// DEALER to one endpoint. Reconnects by itself; messages may be lost across that, which is why sessions start with a hello.
+class Connection {
+ public:
+  Connection(Context& context, Reactor& reactor, SocketLimits limits);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  // server_key empty: plain (ipc, inproc, or loopback of a cluster without keys).
+  Result<> connect(const std::string& endpoint, const KeyPair* keys, const std::string& server_key);
+  void close();  // drops what is queued; connect may follow
+  void on_frame(std::function<void(std::string_view)> callback);
+  bool send(std::string bytes);  // false: queue full or not connected
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,43 @@
+// The client actor: session, reconnect, acknowledgement, reconciliation. It exists once. See "One client".
+//
+// A step function like every other, owned by its outer driver (the C API in production, the simulator's framework host in
+// simulation). Events from the master go in through step(); what the framework should know comes out as SessionEvents; what
+// the framework says goes in through command(). It promises: each status once per (agent, stream, sequence) and in order; accepts and
+// acknowledgements survive reconnects; after a new leader the demand is published again and every slice and task is
+// reconciled without the framework's doing.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/actor.h"
+
+namespace bourse {
+
+struct ClientOptions {
+  FrameworkId framework;
+  RoleName role;
+  Duration failover_timeout{0};  // 0: the cluster's default
+  bool watch_agents = false;
+  bool manual_acks = true;  // false: every TaskUpdate is acknowledged once delivered
+};
+
+class Client {
+ public:
+  explicit Client(ClientOptions options);
+  ~Client();
+  // Started, Received, PeerLost and TimerFired of its own timers (kind >= kClientTimers) are its events.
+  void step(Time now, const Event& event, Actions& out, std::vector<SessionEvent>& up);
+  void command(Time now, const SessionCommand& command, Actions& out, std::vector<SessionEvent>& up);
+
+  static constexpr std::uint32_t kClientTimers = 0x4000'0000;
+  [[nodiscard]] std::uint64_t make_slice_number();  // (incarnation << 24) + counter
+  [[nodiscard]] GangId make_gang();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,56 @@
+// The master actor: routes messages to the tables that own the rules. Knows no jobs, services or bitstreams. See "Thin".
+//
+// What cannot be rebuilt from agents is in the registry (agent and framework identities, cordons, the cluster's name, epochs),
+// appended with Safety::kPower. The rest (ledger, offers, slices) is memory, rebuilt after a restart from the agents' hellos.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/core/actor.h"
+
+namespace bourse {
+
+struct MasterOptions {
+  std::string cluster_name = "bourse";
+  Duration offer_ttl = seconds(10);
+  Duration heartbeat = seconds(5);
+  Duration peer_timeout = seconds(30);  // silence until an agent is unreachable or a framework disconnected
+  Duration failover_timeout = std::chrono::hours(24 * 7);
+  Duration coalesce = milliseconds(2);  // between a change and the allocation pass
+  Duration gang_hold = seconds(10);
+  Duration slice_expiry_max = std::chrono::hours(24);
+  std::uint32_t offers_per_framework_max = 20'000;
+  bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
+  std::int64_t pid = 0;          // reported by status
+  std::string endpoint;          // reported by status
+};
+
+class Master final : public Actor {
+ public:
+  explicit Master(MasterOptions options);
+  ~Master() override;
+  void step(Time now, const Event& event, Actions& out) override;
+
+  // For checkers and tests: per agent what the ledger says, in its own words. See "Ledger".
+  struct Account {
+    Resources total, free, offered, held, leased, unavailable;
+    bool reachable = true;
+  };
+  [[nodiscard]] std::map<AgentId, Account> accounts() const;
+  [[nodiscard]] std::size_t open_offers() const;
+  [[nodiscard]] Epoch epoch() const;
+  struct Counters {
+    std::uint64_t passes = 0, agents_examined = 0, demands_examined = 0, offers_made = 0, offers_ended = 0, accepts = 0,
+                  launches = 0, statuses = 0, refused = 0, wire_errors = 0;
+  };
+  [[nodiscard]] const Counters& counters() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bourse
