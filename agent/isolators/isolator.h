@@ -53,8 +53,16 @@ class Isolator {
   virtual Result<> signal(const std::string& slice, const std::string& task, int signal) = 0;
   virtual Result<> detach(const std::string& slice, const std::string& task) = 0;  // leaf back to the pool or removed
   virtual Result<> release(const std::string& slice) = 0;                          // everything of the slice; kBusy while not empty
+  // Where the task sits in its slice, and after a restart of the launcher the way back: kNotFound when it is there no more.
+  [[nodiscard]] virtual std::string leaf(const std::string& slice, const std::string& task) const = 0;
+  virtual Result<> adopt(const std::string& slice, const std::string& task, const std::string& leaf) = 0;
+  // For isolators that have no group to look into: the task's first process, and what to add to its environment ("" : nothing).
+  virtual void started(const std::string& slice, const std::string& task, int pid) = 0;
+  [[nodiscard]] virtual std::string marker(const std::string& slice, const std::string& task) const = 0;
   // After a restart: slices found on the host that are not in `known` are killed and removed.
   virtual Result<> recover(const std::vector<std::string>& known) = 0;
+  // The end: the sub-tree itself, once no slice is left. Nothing else may be called after it.
+  virtual Result<> remove_root() = 0;
 };
 
 // What this host can do, best first. `root` is the sub-tree of our own ("bourse" by default); never touches another group.

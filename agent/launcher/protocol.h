@@ -7,10 +7,11 @@
 // The agent starts the keeper detached (own session), and either outlives it. All three append to the exit log, each record
 // one write() with O_APPEND:
 //   "B boot-id\n"                                          first line of a log
-//   "S task-key slice pid start-ticks\n"                    by the child itself, between vfork and exec: no task runs unrecorded
+//   "S task-key slice pid start-ticks leaf\n"               by the child itself, between vfork and exec: no task runs unrecorded
 //   "E pid wait-status cpu-us oom mem-peak-bytes\n"         by whoever reaped it: the launcher (with cgroup usage) or the keeper (0 0)
-//   "X task-key reason\n"                                   start failed after S
+//   "X task-key reason\n"                                   start failed after S: as if it had never been
 //   "F task-key\n"                                          agent has a durable terminal status: may be forgotten
+//   "U task-key\n", "R task-key cpu-us oom mem-peak\n"      see exit_log.h
 // A record belongs to the latest S of its pid. Reading the log again gives the state; it is rewritten without forgotten
 // tasks when it has grown to twice what is live (launcher only, under flock).
 //
@@ -18,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -32,6 +34,7 @@
 namespace bourse::launcher {
 
 constexpr std::size_t kPacketBytesMax = 4 * 1024 * 1024;  // larger scripts are artifacts, which the agent stores in files
+constexpr std::size_t kSetMax = 65536;                    // PUs or NUMA nodes in one set
 
 // agent -> launcher
 struct Hello {                  // first; answered by State
@@ -96,6 +99,12 @@ struct Ended {
 
 using Packet =
     std::variant<Hello, Prepare, Release, Start, Signal, Forget, State, Prepared, Released, StartedTask, StartFailed, Ended>;
+
+// One word for a task and for a slice, in packets and in the exit log: "FRAMEWORK|TASK", "FRAMEWORK#NUMBER".
+std::string key_word(const TaskKey& key);
+std::string slice_word(const SliceId& slice);
+std::optional<TaskKey> parse_key_word(std::string_view word);
+std::optional<SliceId> parse_slice_word(std::string_view word);
 
 std::string encode(const Packet& packet);
 Result<Packet> decode(std::string_view bytes);

@@ -13,9 +13,14 @@
 namespace bourse {
 
 constexpr std::size_t kHostsMax = 1'000'000;
+constexpr std::size_t kHostBytesMax = 255;  // of one expanded name
+constexpr std::size_t kIndexRangesMax = 100'000;
+constexpr std::size_t kIndexesMax = 1'000'000;  // that overlapping ranges with steps may need to be listed one by one
 
 Result<std::vector<std::string>> expand_hosts(std::string_view list);  // in the order written; zero padding is kept
-std::string compress_hosts(const std::vector<std::string>& hosts);     // "h[1-4,7]"; the order of first appearance
+// "h[1-4,7]". Names that differ only in their last number are one group; groups, and numbers in a group, stay in the order of
+// first appearance, and a name that appears again is dropped.
+std::string compress_hosts(const std::vector<std::string>& hosts);
 
 // A set of 64-bit indexes kept as ranges, so "1-1000000000" costs nothing.
 struct IndexRange {

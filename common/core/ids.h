@@ -70,7 +70,7 @@ struct TaskKey {
 std::string to_text(const SliceId& id);   // "batch#4711"
 std::string to_text(const TaskKey& key);  // "batch/12.0.1"
 
-// Names travel in messages, file names and cgroup paths: 1 to 128 of [A-Za-z0-9._/+@:-], not starting with '.' or '/'.
+// Names travel in messages, file names and cgroup paths: 1 to 128 of [A-Za-z0-9._/+@:-], not starting with '.' or '/', no "/.".
 [[nodiscard]] bool valid_name(const std::string& text);
 
 }  // namespace bourse

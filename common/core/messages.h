@@ -275,6 +275,7 @@ struct StatusUpdate {  // A->M->F. Resent by the agent until acknowledged; in or
   Sequence sequence;  // from 1
   SliceId slice;
   TaskStatus status;
+  Sequence first = {};  // the first unacknowledged one of the stream: where a new life of the framework begins
   bool operator==(const StatusUpdate&) const = default;
 };
 struct StatusAck {  // F->M->A: all up to `through`

@@ -55,6 +55,10 @@ class Ports {
 
 // A part of one device. Whole: nobody else may have any of it. Otherwise the counters it consumes (a template's profile
 // rounds up; `profile` names it).
+//
+// In accounts `whole` is a token that exists once per device, beside its counters: taking a part leaves the token with what is
+// left, so that adding the part again gives the same amount; only who gets the token and every counter has the whole device.
+// `profile` is a description of a grant, not an amount: a sum of different profiles has none.
 struct DeviceShare {
   DeviceId device;
   std::string kind;       // "gpu/nvidia", "npu/ascend", "nic/rdma", "fpga", ...
@@ -74,7 +78,8 @@ struct NumaAmount {
 };
 
 // An amount. `cpus` and `mem` are the totals; `numa`, where not empty, splits them by node (sorted by node, sums equal to
-// the totals). Devices are sorted by id, at most one share of a device in one amount.
+// the totals; nodes with nothing are left out). Devices are sorted by id, at most one share of a device in one amount.
+// An amount that is split by node and one that is not cannot be added or subtracted (kInvalid), unless one has no cpus and mem.
 struct Resources {
   MilliCpus cpus;
   Bytes mem;
@@ -88,6 +93,8 @@ struct Resources {
   Result<> subtract(const Resources& other);
   [[nodiscard]] bool contains(const Resources& other) const;
   [[nodiscard]] bool empty() const;
+  // What every Resources must be: not negative, parts sorted and unique, NUMA sums equal to the totals (kInvalid).
+  [[nodiscard]] Result<> check() const;
   bool operator==(const Resources&) const = default;
 };
 
@@ -127,6 +134,9 @@ std::string to_text(const Shape& shape);
 enum class Misfit : std::uint8_t { kNone, kLabels, kCpus, kMem, kDisk, kPorts, kOther, kDevices, kNuma, kBusyHost };
 std::string_view misfit_text(Misfit misfit);  // "cpus", "mem", "labels", ...
 
+// A device's attributes beyond `kind` and `uuid` are not part of an amount: an ask for others, or for a profile without the
+// counters that it takes, does not fit here (kDevices).
+//
 // Would `shape` fit into `free` of an agent with `total` and `labels`? whole_host needs free == total. O(size of shape).
 [[nodiscard]] Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
 

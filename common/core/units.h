@@ -43,7 +43,7 @@ std::string format_size(Bytes bytes);  // exact and shortest: "4GiB", "1536MiB",
 constexpr Duration kNoLimit = Duration::max();
 Result<Duration> parse_duration(std::string_view text, Duration bare_unit = seconds(1), bool allow_unlimited = false);
 std::string format_duration(Duration d);              // exact: "1h30m", "250us"; parse_duration reads it back
-std::string format_clock(Duration d);                 // for tables: "[D-]HH:MM:SS", "5:03"
+std::string format_clock(Duration d);                 // for tables: "5:03", "1:02:03", "3-01:02:03"
 Result<MilliCpus> parse_cpus(std::string_view text);  // "2", "0.5", "1500m"
 std::string format_cpus(MilliCpus cpus);              // "2", "0.5"
 

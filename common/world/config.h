@@ -22,8 +22,13 @@ struct ConfigKey {
   ConfigType type;
   std::string_view default_text;          // as one would write it, without quotes
   std::string_view help;                  // one sentence; bourse.conf(5) is checked against it
-  std::int64_t min = 0, max = INT64_MAX;  // kInteger as is, kSize in bytes, kDuration in microseconds
+  std::int64_t min = 0, max = INT64_MAX;  // kInteger as is, kSize in bytes, kDuration in microseconds (max: "unlimited" too)
+  std::string_view choices = {};          // kText: "a|b|c"; empty: anything
 };
+
+// Every complaint about a file is in the one error's text, a line each (the first kComplaintsMax).
+constexpr std::size_t kComplaintsMax = 50;
+constexpr std::size_t kConfigBytesMax = 1024 * 1024;
 
 // Every key of every program: common/world/config_keys.cc, one table. Man page and validation come from it.
 const std::vector<ConfigKey>& config_keys();
@@ -50,7 +55,8 @@ class Config {
 };
 
 // Where things are. BOURSE_DIR names a cluster's directory (bourse up): DIR/bourse.conf, DIR/keys, DIR/run, DIR/state, DIR/log.
-// Without it: /etc/bourse/bourse.conf, /etc/bourse/keys, /run/bourse, /var/lib/bourse, /var/log/bourse.
+// Without it: /etc/bourse/bourse.conf, /etc/bourse/keys, /run/bourse, /var/lib/bourse, /var/log/bourse; but where there is no
+// /etc/bourse/bourse.conf and there is a ~/.bourse/bourse.conf (a plain `bourse up`), DIR is ~/.bourse.
 struct Places {
   std::string config, keys, run, state, log;
   static Places find();

@@ -1,6 +1,8 @@
 // An append-only record log with checksums, that survives a torn tail.
 //
-// File: 16-byte header (magic, version), then records: length (u32 LE), crc32c of type and body (u32 LE), type (u8), body.
+// Used on the reactor's thread; must be destroyed before the reactor.
+//
+// File: 16-byte header (magic, version, crc32c of both), then records: length (u32 LE), crc32c of type and body (u32 LE), type (u8), body.
 // Type 1 is a record, type 2 a snapshot. On open the file is read to the first record that is short or fails its sum; if
 // only the tail is damaged (nothing valid follows) it is cut there and reported; damage before valid records is kCorrupt, because
 // silently forgetting acknowledged records is worse than not starting. compact() writes NAME.new with one snapshot, flushes,
@@ -11,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/core/action.h"
@@ -18,6 +21,8 @@
 #include "common/world/reactor.h"
 
 namespace bourse {
+
+constexpr std::size_t kLogRecordMax = 1024 * 1024 * 1024;  // a snapshot is one record
 
 class LogFile {
  public:
@@ -32,6 +37,8 @@ class LogFile {
 
   // Both write() before returning; the write is in order. Safety::kPower is flushed by a writer thread, many at once, and
   // `done` is called on the reactor's thread, in order. kProcess: `done` is called before append returns.
+  // A write that fails (no space) leaves no half record, and later appends are tried anew. After a failed flush nobody can
+  // say what is on the disk: every append fails from then on, and the process should end.
   using Done = std::function<void(const Result<>&)>;
   void append(Reactor& reactor, Safety safety, const std::vector<std::string>& records, Done done);
   Result<> append_now(Safety safety, const std::vector<std::string>& records);  // blocking; for tools and tests
@@ -46,6 +53,8 @@ class LogFile {
 };
 
 // CRC-32C (Castagnoli; RFC 3720 appendix B.4 gives test vectors).
+// `seed` is the sum of what went before.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t seed = 0);
+std::uint32_t crc32c_by_table(std::string_view bytes, std::uint32_t seed = 0);  // what it does where the CPU cannot
 
 }  // namespace bourse

@@ -1,5 +1,5 @@
 // The one event loop of every Bourse process: epoll with timers, signals and child exits in it. Not thread-safe, but for
-// wake(), which any thread or signal handler may call.
+// wake(), which any thread may call. Asleep unless something happens: there is no tick.
 #pragma once
 
 #include <csignal>
@@ -34,14 +34,20 @@ class Reactor {
   TimerId after(Duration delay, std::function<void()> callback);  // once
   void cancel(TimerId id);
 
-  void on_signal(int signal, std::function<void()> callback);                 // blocks it in this thread and takes it by signalfd
-  WatchId on_exit(pid_t pid, std::function<void(int wait_status)> callback);  // pidfd + waitid; pid must be our child
-  void defer(std::function<void()> callback);                                 // runs before the loop next sleeps
-  void wake(std::function<void()> callback);                                  // thread-safe defer
+  void on_signal(int signal, std::function<void()> callback);  // blocks it in this thread and takes it by signalfd
+  // By pidfd, then reaped; pid must be our child, not waited for. wait_status is -1 where somebody else has reaped it.
+  WatchId on_exit(pid_t pid, std::function<void(int wait_status)> callback);
+  void defer(std::function<void()> callback);  // runs before the loop next sleeps
+  void wake(std::function<void()> callback);   // thread-safe defer
 
   void run();  // until stop()
   void stop();
   bool turn(Duration max_wait);  // one round; false when stopped
+
+  // For an owner with a loop of its own (the C API): after settle(), fd() is readable, level-triggered, whenever turn(0) would do
+  // something. Call settle() each time before waiting elsewhere.
+  [[nodiscard]] int fd() const;
+  void settle();
 
  private:
   struct Impl;

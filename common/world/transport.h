@@ -26,10 +26,13 @@ struct KeyPair {  // Z85 text, 40 characters each
 KeyPair make_key_pair();
 // A key file: two lines, `public = "..."`, `secret = "..."`; the secret's file must not be readable by others (kDenied).
 Result<KeyPair> read_key_file(const std::string& path);
-Result<> write_key_files(const std::string& path, const KeyPair& keys);  // path (0600) and path + ".pub" (0644)
+Result<> write_key_files(const std::string& path, const KeyPair& keys);  // path (0600) and path + ".pub" (0644); kExists
+Result<std::string> read_public_key(const std::string& path);            // of either file; a server's .pub for Connection
+std::string key_file_name(const std::string& identity);                  // "agent:h1" -> "agent=h1"
 
 // Who may connect: public key -> identity "agent:h1", "framework:batch", "operator:NAME", "reader:NAME", "master:NAME".
-// The directory holds one file per key, named IDENTITY.pub with ':' as '='; reread by reload().
+// The directory holds one file per key, named IDENTITY.pub with ':' as '='. Files of other kinds, and
+// master.pub (the master's own key, which often lies there too), are passed over. Read again with set_keyring.
 class Keyring {
  public:
   static Result<Keyring> read(const std::string& directory);
@@ -40,10 +43,17 @@ class Keyring {
   std::map<std::string, std::string> keys_;
 };
 
+constexpr std::size_t kPeersMax = 200'000;
+
 struct SocketLimits {
   int high_water_mark = 10'000;  // messages a peer
   std::int64_t message_bytes_max = 8 * 1024 * 1024;
+  // Who may connect to an ipc socket without keys: 0600 is the owner only; 0666 everyone, and the caller judges by Frame.uid.
+  // With keys it is always 0666, since the key decides.
+  unsigned ipc_mode = 0600;
+  std::size_t peers_max = kPeersMax;  // a listener's table; past it the peer silent for longest is forgotten
 };
+constexpr std::size_t kEarlyMax = 64;  // messages that a Connection keeps while its first connect is under way
 
 struct Frame {
   PeerId peer;
@@ -58,7 +68,8 @@ class Context {  // one per process; owns the I/O thread and the ZAP handler
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
-  void set_keyring(Keyring keyring);  // live; revocation acts on the next message
+  void set_keyring(Keyring keyring);                       // live; revocation acts on the next message
+  [[nodiscard]] std::uint64_t refused_handshakes() const;  // keys that were not allowed, so far
   struct Impl;
   Impl* impl() { return impl_.get(); }
 
@@ -83,6 +94,7 @@ class Listener {
   void cut(PeerId peer);
   // Bounds what one turn handles, so that timers and other sockets get their share.
   void set_batch(int frames);
+  [[nodiscard]] std::uint64_t dropped() const;  // frames of cut peers, of revoked keys, and such as nobody of ours sends
 
  private:
   struct Impl;

@@ -1,0 +1,377 @@
+#include "agent/agent.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "agent/checkpoint.h"
+#include "agent/inventory.h"
+#include "agent/session.h"
+#include "agent/slices.h"
+#include "agent/status_stream.h"
+#include "agent/tasks.h"
+#include "agent/turn.h"
+#include "common/core/hooks.h"
+#include "common/world/log.h"
+
+namespace bourse {
+namespace {
+
+constexpr Duration kRepairAfter = seconds(5);
+
+template <class... Ts>
+struct Overloaded : Ts... {
+  using Ts::operator()...;
+};
+template <class... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+}  // namespace
+
+struct Agent::Impl {
+  explicit Impl(AgentOptions o)
+      : options(std::move(o)),
+        session(options.id),
+        slices(options.id, inventory),
+        streams(options.id),
+        tasks(options.id, options.default_grace, slices, streams) {
+    session.on_hello([this] { return hello(); });
+  }
+
+  AgentOptions options;
+  Checkpoint book;
+  AgentInventory inventory;
+  AgentSession session;
+  SliceTable slices;
+  StatusStreams streams;
+  TaskTable tasks;
+  bool dead = false;      // refused to start
+  bool restored = false;  // there was an earlier life
+  std::set<std::string> probing;
+  std::map<std::string, Inventory> probed;
+  std::set<FrameworkId> removed;  // Welcome said so: their streams go with their last slice
+
+  AgentHello hello() const {
+    AgentHello h;
+    h.agent = options.id;
+    h.incarnation = session.incarnation();
+    h.epoch_seen = session.epoch();
+    h.boot_id = options.boot_id;
+    h.inventory = inventory.inventory();
+    h.slices = slices.hello();
+    for (AgentHello::Slice& slice : h.slices) slice.tasks = tasks.for_hello(slice.spec.id);
+    h.degraded = h.inventory.labels.count("degraded") != 0;
+    return h;
+  }
+
+  void say_hello(Turn& t) {
+    session.begin(t.now, t.out);
+    slices.farewell(t);
+  }
+
+  void identity(Turn& t) { t.record(IdentityRecord{options.boot_id, streams.stream(), session.cluster()}); }
+
+  std::vector<CheckpointRecord> everything() const {
+    std::vector<CheckpointRecord> all;
+    all.emplace_back(IdentityRecord{options.boot_id, streams.stream(), session.cluster()});
+    all.emplace_back(EpochRecord{session.epoch()});
+    slices.snapshot(all);
+    tasks.snapshot_tasks(all);
+    tasks.snapshot_tombstones(all);
+    streams.snapshot(all);
+    return all;
+  }
+
+  // --- a life begins -------------------------------------------------------------------------------------------------
+
+  void on(Turn& t, const Started& event) {
+    session.start(event.incarnation);
+    auto records = decode_checkpoint(event.snapshot, event.records);
+    if (!records) {
+      t.out.log(log_text(LogLevel::kError, "checkpoint_unreadable", {{"reason", records.error().text()}}));
+      t.out.stop = dead = true;
+      return;
+    }
+    std::size_t bytes = 0;
+    for (const std::string& record : event.records) bytes += record.size();
+    book.restored(event.snapshot.size(), event.records.size(), bytes);
+    std::string boot_id;
+    for (const CheckpointRecord& record : *records) {
+      std::visit(Overloaded{
+                     [&](const IdentityRecord& r) {
+                       boot_id = r.boot_id;
+                       streams.set_stream(r.stream);
+                       session.restore_cluster(r.cluster);
+                       restored = true;
+                     },
+                     [&](const EpochRecord& r) { session.restore_epoch(r.epoch); },
+                     [&](const SliceRecord& r) { slices.restore(r); },
+                     [&](const SliceGoneRecord& r) { slices.restore(r); },
+                     [&](const AckedRecord& r) { tasks.restore_acked(r.framework, streams.restore(r)); },
+                     [&](const StatusRecord& r) {
+                       streams.restore(r);
+                       tasks.restore(r);
+                     },
+                     [&](const auto& r) { tasks.restore(r); },
+                 },
+                 record);
+    }
+    if (!restored) {
+      streams.set_stream(StreamId(event.incarnation.value));  // never used before: incarnations only grow
+      identity(t);
+    }
+    slices.restored(t);
+    tasks.restored(t);
+    if (restored && boot_id != options.boot_id) {
+      t.out.log(log_text(LogLevel::kWarn, "host_rebooted", {{"tasks", std::to_string(tasks.active().size())}}));
+      reboot(t);
+      identity(t);
+    }
+    for (const std::string& probe : options.probes) {
+      probing.insert(probe);
+      t.host(RunProbe{probe});
+    }
+  }
+
+  void reboot(Turn& t) {
+    tasks.reboot(t);
+    std::vector<SliceId> before;
+    for (const auto& [id, slice] : slices.all()) before.push_back(id);
+    slices.reboot(t);
+    for (const SliceId& id : before)
+      if (slices.find(id) == nullptr) tasks.slice_gone(id);
+  }
+
+  void on(Turn& t, const ProbeDone& event) {
+    probing.erase(event.probe);
+    if (!event.error.empty()) {
+      t.out.log(log_text(LogLevel::kWarn, "probe_failed",
+                         {{"probe", event.probe}, {"reason", event.error}, {"then", "going on without"}}));
+    } else {
+      probed[event.probe] = event.inventory;
+    }
+    if (!probing.empty()) return;
+    Inventory all = merged();
+    all.version = inventory.inventory().version.next();
+    inventory.set(std::move(all));
+    if (!session.begun()) {
+      say_hello(t);
+    } else {
+      t.say(InventoryUpdate{inventory.inventory()});
+    }
+  }
+
+  // The probe that knows the topology gives the amounts; the others add devices, labels and notes.
+  Inventory merged() const {
+    Inventory all;
+    for (const auto& [name, one] : probed)
+      if (!one.topology.type.empty() || all.total.empty()) {
+        all.topology = one.topology;
+        all.total = one.total;
+        if (!one.topology.type.empty()) break;
+      }
+    for (const auto& [name, one] : probed) {
+      for (const Device& device : one.devices) all.devices.push_back(device);
+      for (const auto& [key, value] : one.labels) all.labels.emplace(key, value);
+      all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
+      if (one.topology == all.topology && one.total == all.total) continue;
+      Resources devices;
+      devices.devices = one.total.devices;
+      (void)!all.total.add(devices);  // a device named by two probes counts once
+    }
+    std::sort(all.devices.begin(), all.devices.end(), [](const Device& a, const Device& b) { return a.id < b.id; });
+    all.labels["host"] = options.id.str();
+    return all;
+  }
+
+  // --- the host ------------------------------------------------------------------------------------------------------
+
+  void on(Turn& t, const HostTasks& event) {
+    // Our own boot id decides where we have one: a launcher says `rebooted` as long as it lives, to every agent.
+    if (event.rebooted && restored && options.boot_id.empty()) reboot(t);
+    slices.resume_host(t);
+    tasks.host_tasks(t, event);
+    std::vector<SliceId> ids;
+    for (const auto& [id, slice] : slices.all()) ids.push_back(id);
+    for (const SliceId& id : ids) slices.erase_if_drained(t, id);
+  }
+  void on(Turn& t, const SliceCarved& event) {
+    bool failed = false;
+    const bool ready = slices.carved(t, event, failed);
+    if (failed) {
+      tasks.fail_waiting(t, event.slice, "its slice could not be made: " + event.error);
+      slices.finish(t, event.slice, SliceEnd::kCarveFailed, event.error);
+      t.host(EraseSlice{event.slice});  // whatever was made of it
+      tasks.slice_gone(event.slice);
+    }
+    if (ready) tasks.start_waiting(t, event.slice);
+  }
+  void on(Turn& t, const SliceErased& event) {
+    if (slices.erased(t, event.slice)) after_slice(t, event.slice);
+  }
+  void on(Turn& t, const TaskStarted& event) { tasks.started(t, event); }
+  void on(Turn& t, const TaskStartFailed& event) { tasks.start_failed(t, event); }
+  void on(Turn& t, const TaskEnded& event) { tasks.ended(t, event); }
+  void on(Turn& t, const LauncherLost&) {
+    t.out.log(log_text(LogLevel::kWarn, "launcher_lost", {{"then", "tasks go on; waiting for its successor"}}));
+  }
+
+  void after_slice(Turn& t, const SliceId& id) {
+    tasks.slice_gone(id);
+    if (removed.count(id.framework) == 0) return;
+    for (const auto& [other, slice] : slices.all())
+      if (other.framework == id.framework) return;
+    streams.drop(t, id.framework);
+    removed.erase(id.framework);
+  }
+
+  void release(Turn& t, const SliceId& id, SliceEnd end, Duration grace, const std::string& reason) {
+    if (slices.find(id) == nullptr) return slices.unknown(t, id);
+    if (!slices.begin_release(t, id, end, reason)) {
+      if (slices.find(id) == nullptr) {
+        tasks.fail_waiting(t, id, reason);
+        after_slice(t, id);
+      } else {
+        tasks.end_all(t, id, TaskState::kKilled, grace, reason);  // being released: perhaps sooner now
+      }
+      return;
+    }
+    tasks.end_all(t, id, TaskState::kKilled, grace, reason);
+    slices.erase_if_drained(t, id);
+  }
+
+  // --- the master ----------------------------------------------------------------------------------------------------
+
+  void on(Turn& t, const Received& event) {
+    bool newer = false;
+    const Message& m = event.message;
+    if (!session.admit(t.now, t.out, m, newer)) {
+      if (newer) t.record(EpochRecord{session.epoch()});
+      return;
+    }
+    if (newer) t.record(EpochRecord{session.epoch()});
+    std::visit([&](const auto& body) { message(t, body); }, m.body);
+  }
+
+  void message(Turn& t, const Welcome& m) {
+    const std::string cluster = session.cluster();
+    const bool fresh = session.welcome(t.now, t.out, m);
+    if (!session.up()) return;
+    if (session.cluster() != cluster) identity(t);
+    slices.session_up();
+    for (const SliceId& id : m.release) {
+      removed.insert(id.framework);
+      release(t, id, SliceEnd::kReleased, options.default_grace, "its framework has been removed");
+    }
+    if (fresh) streams.session_up(t);
+  }
+  void message(Turn& t, const Refused& m) { session.refused(t.now, t.out, m); }
+  void message(Turn&, const Heartbeat&) {}
+  void message(Turn& t, const CarveSlices& m) { slices.carve(t, m); }
+  void message(Turn& t, const CommitGang& m) { slices.commit(t, m); }
+  void message(Turn& t, const AbortGang& m) {
+    for (const SliceId& id : slices.of_gang(m.framework, m.gang))
+      release(t, id, SliceEnd::kGangAborted, Duration(0), "the gang was aborted");
+  }
+  void message(Turn& t, const ReleaseSlices& m) {
+    for (const SliceId& id : m.slices) release(t, id, SliceEnd::kReleased, m.grace, "its slice was released");
+  }
+  void message(Turn& t, const Launch& m) { tasks.launch(t, m); }
+  void message(Turn& t, const Kill& m) { tasks.kill(t, m); }
+  void message(Turn& t, const StatusAck& m) { tasks.ack(t, m); }
+  void message(Turn& t, const Reconcile& m) { tasks.reconcile(t, m); }
+  void message(Turn& t, const DeclareLost& m) { tasks.declare_lost(t, m); }
+  template <class Other>
+  void message(Turn& t, const Other& m) {
+    t.out.log(log_text(LogLevel::kDebug, "message_ignored", {{"kind", std::string(body_name(Body(m)))}}));
+  }
+
+  void on(Turn& t, const PeerLost& event) {
+    if (event.peer == kMasterPeer) session.lost(t.now, t.out, "connection lost");
+  }
+
+  // --- time, disk ----------------------------------------------------------------------------------------------------
+
+  void on(Turn& t, const TimerFired& event) {
+    const TimerKey& key = event.key;
+    const SliceId slice{FrameworkId(key.name), key.a};
+    switch (static_cast<AgentTimer>(key.kind)) {
+      case AgentTimer::kHello:
+        session.hello_due(t.now, t.out);
+        slices.farewell(t);
+        break;
+      case AgentTimer::kHeartbeat:
+        if (session.heartbeat_due(t.now, t.out) == AgentSession::Tick::kLost && options.fence_without_leader) tasks.fence(t);
+        break;
+      case AgentTimer::kHold:
+        if (slices.hold_due(t, slice)) {
+          tasks.fail_waiting(t, slice, "the gang was not committed in time");
+          after_slice(t, slice);
+        }
+        break;
+      case AgentTimer::kIdle:
+        if (slices.idle_due(t, slice)) slices.erase_if_drained(t, slice);
+        break;
+      case AgentTimer::kTask:
+        tasks.task_due(t, key.a);
+        break;
+      case AgentTimer::kSettle:
+        tasks.settle_due(t);
+        break;
+      case AgentTimer::kFlush:
+        streams.flush_due(t);
+        break;
+      case AgentTimer::kResend: {
+        const FrameworkId framework(key.name);
+        if (streams.abandoned(t.now, framework)) streams.drop(t, framework);
+        streams.resend_due(t, framework);
+        break;
+      }
+      case AgentTimer::kRepair:
+        repair(t);
+        break;
+    }
+  }
+
+  void on(Turn&, const Durable&) {}
+  // What those records said is true in memory, and what depended on them was not sent: write everything anew, say hello anew.
+  void on(Turn& t, const AppendFailed& event) {
+    t.out.log(log_text(LogLevel::kError, "checkpoint_failed", {{"reason", event.reason}, {"then", "retrying in 5s"}}));
+    t.out.arm(timer_key(AgentTimer::kRepair), kRepairAfter);
+  }
+  void repair(Turn& t) {
+    book.snapshot(t.out, everything());
+    tasks.host_retry(t);
+    slices.resume_host(t);
+    if (session.begun()) say_hello(t);
+  }
+
+  void on(Turn& t, const Reload&) { t.out.log(log_text(LogLevel::kInfo, "reloaded", {})); }
+  template <class Other>
+  void on(Turn&, const Other&) {}  // not an agent's event
+};
+
+Agent::Agent(AgentOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Agent::~Agent() = default;
+
+void Agent::step(Time now, const Event& event, Actions& out) {
+  Impl& a = *impl_;
+  if (a.dead) return;
+  Turn turn{now, out, a.book, a.session};
+  std::visit([&](const auto& e) { a.on(turn, e); }, event);
+  if (!a.dead && a.book.wants_snapshot()) a.book.snapshot(out, a.everything());
+}
+
+Agent::View Agent::view() const {
+  View v;
+  for (const auto& [id, slice] : impl_->slices.all())
+    (slice.phase == SliceTable::Phase::kHeld ? v.held : v.slices).push_back(slice.spec);
+  v.active = impl_->tasks.active();
+  v.unacknowledged = impl_->streams.unacknowledged();
+  v.total = impl_->inventory.inventory().total;
+  v.free = impl_->inventory.free();
+  v.epoch_seen = impl_->session.epoch();
+  return v;
+}
+
+}  // namespace bourse

@@ -1,0 +1,52 @@
+// What the agent has and what of it is taken: amounts, and which processing units (PUs) belong to which slice.
+//
+// A PU (hardware thread) counts 1000 milli-cpus. A slice that asks for whole cpus gets PUs of its own, packed: from the NUMA nodes
+// of its resources, whole cores first, then cores that are split already, then a new one. A slice that asks for a fraction
+// shares, and its cpuset stays empty. Amounts decide whether a slice fits; PUs that cannot be had (they never run out before the
+// amounts do, but for an inventory that shrank) make a slice share, with a quota. Owned by the agent actor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "common/core/inventory.h"
+#include "common/core/result.h"
+#include "common/core/task.h"
+
+namespace bourse {
+
+class AgentInventory {
+ public:
+  // Replaces the inventory; slices stay. Where they no longer fit, nothing is free until enough has been given back.
+  void set(Inventory inventory);
+  [[nodiscard]] const Inventory& inventory() const { return inventory_; }
+  [[nodiscard]] const Resources& free() const { return free_; }
+  [[nodiscard]] bool known() const { return known_; }
+
+  // Chooses the PUs and takes the amounts. kBusy: not free. kGone: a device's generation has changed.
+  Result<SliceSpec> carve(SliceSpec spec);
+  void restore(const SliceSpec& spec);  // from the checkpoint: as it was carved, whatever is free
+  void give_back(const SliceId& slice);
+
+ private:
+  struct Pu {
+    std::uint32_t index = 0, node = 0, core = 0;
+    bool reserved = false, taken = false;
+  };
+  void find_pus(const TopologyNode& node, std::uint32_t numa, std::uint32_t core, std::uint32_t& cores);
+  void recount();
+  void mark(const SliceSpec& spec, bool taken);
+  // Takes `count` PUs of `node` (any node: < 0); false and nothing taken when there are too few.
+  bool pick(std::int64_t node, std::int64_t count, std::vector<std::uint32_t>& out);
+  [[nodiscard]] std::int64_t free_pus(std::int64_t node) const;
+  [[nodiscard]] Result<> check_devices(const Resources& wanted) const;
+
+  Inventory inventory_;
+  bool known_ = false, short_ = false;
+  Resources free_;
+  std::map<SliceId, SliceSpec> taken_;
+  std::vector<Pu> pus_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,100 @@
+// What cgroup v1 and v2 have in common: a slice is a directory with the limits, a task has a leaf of its own under it, in one
+// or several trees (v1: one tree a controller). Leaves are kept when a task ends and used again.
+//
+// Slices live in TREE/ROOT/NAME, leaves in TREE/ROOT/NAME/tN. Nothing outside TREE/ROOT is touched, but that the controllers
+// of a v2 parent are enabled for us. Owned by the launcher, one thread. See "Slice and task cgroups".
+#pragma once
+
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/isolators/isolator.h"
+
+namespace bourse {
+
+constexpr std::size_t kPooledLeavesMax = 64;  // empty leaves kept in one slice
+constexpr std::size_t kOpenLeavesMax = 32;    // leaves whose files stay open: every fork copies the table of descriptors
+
+class CgroupBase : public Isolator {
+ public:
+  ~CgroupBase() override;
+  CgroupBase(const CgroupBase&) = delete;
+  CgroupBase& operator=(const CgroupBase&) = delete;
+
+  [[nodiscard]] std::vector<std::string> degraded() const override { return degraded_; }
+  Result<> prepare(const std::string& slice, const SliceLimits& limits) override;
+  Result<> limit(const std::string& slice, const SliceLimits& limits) override;
+  Result<Entry> attach(const std::string& slice, const std::string& task) override;
+  Result<Usage> usage(const std::string& slice, const std::string& task) override;
+  Result<> kill(const std::string& slice, const std::string& task) override;
+  Result<> signal(const std::string& slice, const std::string& task, int signal) override;
+  Result<> detach(const std::string& slice, const std::string& task) override;
+  Result<> release(const std::string& slice) override;
+  [[nodiscard]] std::string leaf(const std::string& slice, const std::string& task) const override;
+  Result<> adopt(const std::string& slice, const std::string& task, const std::string& leaf) override;
+  void started(const std::string& slice, const std::string& task, int pid) override;
+  [[nodiscard]] std::string marker(const std::string&, const std::string&) const override { return {}; }
+  Result<> recover(const std::vector<std::string>& known) override;
+  Result<> remove_root() override;
+
+ protected:
+  struct Tree {
+    std::string path;         // MOUNT/ROOT
+    std::string controller;   // "cpu", "memory", "unified", ...
+    bool per_leaf = false;    // each task has a directory of its own in it; else it sits in the slice's
+    bool clone_into = false;  // entered by clone3; else by writing to `tasks`
+  };
+  struct Counters {
+    Duration cpu{0};
+    Bytes mem_peak;
+    std::int64_t ooms = 0;
+  };
+  struct Leaf {
+    std::string name;
+    std::vector<int> fds;                      // by tree: what a child enters it by
+    std::array<int, 4> files{-1, -1, -1, -1};  // kept open: the first says whether it is empty, the others are counters()'s
+    Duration cpu_base{0};                      // what its counter said when it was handed out
+    Counters last;                             // as usage() saw them
+    bool open = false;                         // counted in open_leaves_
+    bool seen = false;                         // and nothing has run in it since
+  };
+  struct Slice {
+    std::vector<int> fds;  // by tree; -1 where the tree is per_leaf, or not used by this slice
+    std::map<std::string, Leaf> tasks;
+    std::vector<Leaf> pool;
+    std::uint64_t next_leaf = 0;
+  };
+
+  CgroupBase() = default;
+  // Writes the limits into the trees that uses() names: those that are not per leaf and have something to limit.
+  virtual Result<> write_limits(const std::string& slice_dir_name, const SliceLimits& limits) = 0;
+  [[nodiscard]] virtual bool uses(const Tree& tree, const SliceLimits& limits) const = 0;
+  virtual Result<> leaf_made(const std::string& slice_dir_name, const std::string& leaf) = 0;
+  virtual Counters counters(const std::string& slice_dir_name, Leaf& leaf) = 0;
+  // Makes peaks start anew. False: this leaf cannot, so it is removed and another made.
+  virtual bool reset(const std::string& slice_dir_name, Leaf& leaf, Bytes peak) = 0;
+
+  std::vector<Tree> trees_;
+  std::vector<std::string> degraded_;
+
+ private:
+  [[nodiscard]] const Tree& first_tree() const;
+  static std::string dir_name(const std::string& slice);
+  Result<Leaf> make_leaf(const std::string& slice_dir, Slice& slice);
+  Result<> open_leaf(const std::string& slice_dir, Leaf& leaf);
+  void close_leaf(Leaf& leaf);
+  void close_slice(Slice& slice);
+  void remove_leaf(const std::string& slice_dir, Leaf leaf);
+  bool leaf_empty(const std::string& slice_dir, Leaf& leaf);
+  bool kill_leaf(const std::string& slice_dir, const std::string& leaf);  // true: empty now
+  [[nodiscard]] std::set<std::string> slices_on_host() const;
+  Result<Leaf*> find(const std::string& slice, const std::string& task);
+
+  std::map<std::string, Slice> slices_;
+  std::size_t open_leaves_ = 0;
+};
+
+}  // namespace bourse

@@ -1,0 +1,28 @@
+// cgroup v2, one tree: cpu.max, cpu.weight, cpuset, memory.max and pids.max on the slice; memory.peak, memory.events and
+// cgroup.kill on the leaf, which a task enters by clone3. Processes sit in leaves only, so controllers can be delegated down
+// to them ("no internal processes").
+#pragma once
+
+#include "agent/isolators/cgroup_base.h"
+
+namespace bourse {
+
+class CgroupV2 final : public CgroupBase {
+ public:
+  // `mount` is where the tree is mounted (a test gives a directory of its own). kUnsupported: no controller to be had.
+  static Result<std::unique_ptr<Isolator>> make(const std::string& mount, const std::string& root);
+  [[nodiscard]] std::string_view name() const override { return "cgroup-v2"; }
+
+ private:
+  CgroupV2() = default;
+  Result<> write_limits(const std::string& dir, const SliceLimits& limits) override;
+  [[nodiscard]] bool uses(const Tree&, const SliceLimits&) const override { return true; }
+  Result<> leaf_made(const std::string& dir, const std::string& leaf) override;
+  Counters counters(const std::string& dir, Leaf& leaf) override;
+  bool reset(const std::string& dir, Leaf& leaf, Bytes peak) override;
+  [[nodiscard]] bool has(std::string_view controller) const;
+
+  std::vector<std::string> controllers_;
+};
+
+}  // namespace bourse

@@ -1,0 +1,343 @@
+#include "agent/launcher/child.h"
+
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "common/core/hooks.h"
+
+namespace bourse::launcher {
+
+namespace {
+
+enum class Stage : std::uint8_t {
+  kClone,
+  kCgroup,
+  kSession,
+  kRlimit,
+  kGroups,
+  kDirectory,
+  kStdin,
+  kStdout,
+  kStderr,
+  kRecord,
+  kPrivileges,
+  kUser,
+  kExec
+};
+
+// What the child sees. Plain pointers only, made by the parent.
+struct Plan {
+  const int* zero_fds;
+  std::size_t zero_count;
+  const gid_t* groups;
+  std::size_t group_count;
+  bool privileged;
+  uid_t uid;
+  gid_t gid;
+  mode_t umask;
+  const char* directory;
+  const char *in, *out, *err;  // null: /dev/null; err null: with out
+  int out_flags, err_flags;
+  bool record;
+  int null_fd, log_fd;
+  const char* prefix;
+  std::size_t prefix_size;
+  const char* suffix;
+  std::size_t suffix_size;
+  const Rlimit* rlimits;
+  std::size_t rlimit_count;
+  struct rlimit descriptors;
+  char* const* argv;
+  char* const* envp;
+  const char* const* programs;  // tried in turn; ends in null
+  std::int64_t ticks_per_second;
+  // Written by the child.
+  Stage stage;
+  int error;
+  bool recorded;
+  std::int64_t ticks;
+  char line[512];
+};
+
+// Raw, because the wrapper of glibc would make all threads of the process follow.
+long raw(long number, long a = 0, long b = 0, long c = 0, long d = 0) { return syscall(number, a, b, c, d); }
+
+[[noreturn]] void give_up(Plan& plan, Stage stage) {
+  plan.stage = stage;
+  plan.error = errno;
+  _exit(127);
+}
+
+char* put_number(char* at, std::int64_t value) {
+  char digits[24];
+  int n = 0;
+  do {
+    digits[n++] = static_cast<char>('0' + value % 10);
+    value /= 10;
+  } while (value > 0);
+  while (n > 0) *at++ = digits[--n];
+  return at;
+}
+
+void write_record(Plan& plan) {
+  struct timespec now {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  plan.ticks = now.tv_sec * plan.ticks_per_second + now.tv_nsec / (1'000'000'000 / plan.ticks_per_second);
+  char* at = plan.line;
+  std::memcpy(at, plan.prefix, plan.prefix_size);
+  at = put_number(at + plan.prefix_size, raw(SYS_getpid));
+  *at++ = ' ';
+  at = put_number(at, plan.ticks);
+  std::memcpy(at, plan.suffix, plan.suffix_size);
+  at += plan.suffix_size;
+  if (!plan.record) return;
+  const auto size = static_cast<std::size_t>(at - plan.line);
+  const ssize_t n = write(plan.log_fd, plan.line, size);
+  if (n == static_cast<ssize_t>(size)) {
+    plan.recorded = true;
+    return;
+  }
+  if (n > 0) (void)!write(plan.log_fd, "\n", 1);
+  if (n >= 0) errno = ENOSPC;
+  give_up(plan, Stage::kRecord);
+}
+
+// Not blocking in open: a pipe without a reader must not hold up the host. ENXIO tells of it.
+int open_file(Plan& plan, const char* path, int flags, Stage stage) {
+  const int fd = open(path, flags | O_NOCTTY | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (fd < 0 || fcntl(fd, F_SETFL, (flags & O_APPEND)) < 0) give_up(plan, stage);
+  return fd;
+}
+
+void open_files(Plan& plan) {
+  const int in = plan.in ? open_file(plan, plan.in, O_RDONLY, Stage::kStdin) : plan.null_fd;
+  const int out = plan.out ? open_file(plan, plan.out, plan.out_flags, Stage::kStdout) : plan.null_fd;
+  const int err = plan.err ? open_file(plan, plan.err, plan.err_flags, Stage::kStderr) : out;
+  if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) give_up(plan, Stage::kStdout);
+}
+
+[[noreturn, gnu::noinline]] void child_main(Plan& plan) {
+  for (std::size_t i = 0; i < plan.zero_count; ++i) {
+    if (write(plan.zero_fds[i], "0", 1) != 1) give_up(plan, Stage::kCgroup);
+  }
+  if (setsid() < 0) give_up(plan, Stage::kSession);
+  (void)setrlimit(RLIMIT_NOFILE, &plan.descriptors);
+  for (std::size_t i = 0; i < plan.rlimit_count; ++i) {
+    const struct rlimit limit { plan.rlimits[i].soft, plan.rlimits[i].hard };
+    if (raw(SYS_setrlimit, plan.rlimits[i].resource, reinterpret_cast<long>(&limit)) < 0) give_up(plan, Stage::kRlimit);
+  }
+  umask(plan.umask);
+  if (plan.privileged) {
+    if (raw(SYS_setgroups, static_cast<long>(plan.group_count), reinterpret_cast<long>(plan.groups)) < 0 ||
+        raw(SYS_setresgid, plan.gid, plan.gid, plan.gid) < 0) {
+      give_up(plan, Stage::kGroups);
+    }
+    raw(SYS_setfsuid, plan.uid);
+  }
+  if (plan.directory && chdir(plan.directory) < 0) give_up(plan, Stage::kDirectory);
+  open_files(plan);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up(plan, Stage::kPrivileges);
+  write_record(plan);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (plan.privileged && raw(SYS_setresuid, plan.uid, plan.uid, plan.uid) < 0) give_up(plan, Stage::kUser);
+  int worst = ENOENT;
+  for (const char* const* program = plan.programs; *program; ++program) {
+    execve(*program, plan.argv, plan.envp);
+    if (errno == ENOENT || errno == ENOTDIR) continue;
+    worst = errno;
+    if (errno != EACCES) break;
+  }
+  errno = worst;
+  give_up(plan, Stage::kExec);
+}
+
+// As vfork(2), with a cgroup to be born in: the child runs on the parent's stack below this frame while the parent waits.
+// The system call is made in place, since the child must not return through a wrapper's frame that it then overwrites.
+[[gnu::noinline]] long clone_and_run(struct clone_args* args, Plan* plan) {
+#if defined(__x86_64__)
+  long result = SYS_clone3;
+  asm volatile("syscall" : "+a"(result) : "D"(args), "S"(sizeof(struct clone_args)) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+  register long number asm("x8") = SYS_clone3;
+  register long result asm("x0") = reinterpret_cast<long>(args);
+  register long size asm("x1") = sizeof(struct clone_args);
+  asm volatile("svc #0" : "+r"(result) : "r"(number), "r"(size) : "memory");
+#else
+#error "clone3 in place is written for x86-64 and arm64 only"
+#endif
+  if (result == 0) child_main(*plan);
+  return result;
+}
+
+const char* or_null(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
+// argv[0] as execvp looks for it, in the task's own PATH.
+std::vector<std::string> program_paths(const TaskSpec& spec) {
+  const std::string& name = spec.argv.front();
+  if (name.find('/') != std::string::npos) return {name};
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const auto& variable : spec.env) {
+    if (variable.rfind("PATH=", 0) == 0) path = variable.substr(5);
+  }
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at <= path.size();) {
+    const auto end = std::min(path.find(':', at), path.size());
+    const std::string dir = path.substr(at, end - at);
+    out.push_back((dir.empty() ? "." : dir) + "/" + name);
+    at = end + 1;
+  }
+  return out;
+}
+
+// What is meant by ENOENT for a file that is there: the program that should run it is not.
+std::string missing_interpreter(const std::string& program) {
+  const int fd = open(program.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return {};
+  char head[256] = {};
+  const ssize_t n = read(fd, head, sizeof head - 1);
+  close(fd);
+  if (n >= 4 && std::memcmp(head, "\177ELF", 4) == 0) return "the loader it asks for does not exist on this host";
+  if (n < 3 || head[0] != '#' || head[1] != '!') return {};
+  std::string line(head + 2, std::strcspn(head + 2, "\n"));
+  line.erase(0, line.find_first_not_of(" \t"));
+  line.resize(std::min(line.size(), line.find_first_of(" \t")));
+  const bool dos = !line.empty() && line.back() == '\r';
+  if (dos) line.pop_back();
+  return "its interpreter \"" + line + "\" does not exist on this host" +
+         (dos ? "; the file has DOS line ends, which become part of that name" : "");
+}
+
+std::string describe(const Plan& plan, const TaskSpec& spec, const std::vector<std::string>& programs) {
+  const std::string why = std::strerror(plan.error);
+  switch (plan.stage) {
+    case Stage::kClone:
+      return "clone: " + why;
+    case Stage::kCgroup:
+      return "enter cgroup: " + why;
+    case Stage::kSession:
+      return "setsid: " + why;
+    case Stage::kRlimit:
+      return "set resource limits: " + why;
+    case Stage::kGroups:
+      return "set groups of gid " + std::to_string(spec.gid) + ": " + why;
+    case Stage::kDirectory:
+      return "chdir " + spec.directory + ": " + why;
+    case Stage::kStdin:
+      return "open input " + spec.stdin_path + ": " + why;
+    case Stage::kStdout:
+      return "open output " + spec.stdout_path + ": " + why;
+    case Stage::kStderr:
+      return "open error output " + spec.stderr_path + ": " + why;
+    case Stage::kRecord:
+      return "append to the exit log: " + why;
+    case Stage::kPrivileges:
+      return "set no_new_privs: " + why;
+    case Stage::kUser:
+      return "become uid " + std::to_string(spec.uid) + ": " + why;
+    case Stage::kExec:
+      break;
+  }
+  const std::string& name = spec.argv.front();
+  const std::string exec = "exec " + name + ": ";
+  if (plan.error == ENOENT) {
+    for (const auto& program : programs) {
+      const bool relative = program.front() != '/';
+      const std::string reason =
+          missing_interpreter(relative && !spec.directory.empty() ? spec.directory + "/" + program : program);
+      if (!reason.empty()) return exec + reason;
+    }
+    if (programs.size() > 1 || programs.front() != name) return exec + "not found in PATH";
+  }
+  if (plan.error == ENOEXEC) return exec + "neither a program for this host nor a script: it has no \"#!\" line";
+  return exec + why;
+}
+
+}  // namespace
+
+Launched launch(const Launch& what, LaunchFailed& failed) {
+  const TaskSpec& spec = *what.spec;
+  failed = {};
+  if (spec.argv.empty() || spec.argv.front().empty()) {
+    failed.reason = "there is no program to run: argv is empty";
+    return {};
+  }
+  std::vector<char*> argv, envp;
+  for (const auto& word : spec.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& variable : spec.env) envp.push_back(const_cast<char*>(variable.c_str()));
+  if (!what.marker.empty()) envp.push_back(const_cast<char*>(what.marker.c_str()));
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+  const auto programs = program_paths(spec);
+  std::vector<const char*> paths;
+  for (const auto& program : programs) paths.push_back(program.c_str());
+  paths.push_back(nullptr);
+
+  const bool one_file = spec.stderr_path.empty() || spec.stderr_path == spec.stdout_path;
+  const int flags = O_WRONLY | O_CREAT | (spec.append_output ? O_APPEND : O_TRUNC);
+  static const long ticks_per_second = sysconf(_SC_CLK_TCK);
+  Plan plan{};
+  plan.zero_fds = what.entry.write_zero.data();
+  plan.zero_count = what.entry.write_zero.size();
+  plan.groups = what.groups.data();
+  plan.group_count = what.groups.size();
+  plan.privileged = what.privileged;
+  plan.uid = spec.uid;
+  plan.gid = spec.gid;
+  plan.umask = spec.umask;
+  plan.directory = or_null(spec.directory);
+  plan.in = or_null(spec.stdin_path);
+  plan.out = or_null(spec.stdout_path);
+  plan.err = one_file ? nullptr : or_null(spec.stderr_path);
+  plan.out_flags = flags | (one_file ? O_APPEND : 0);
+  plan.err_flags = flags;
+  plan.record = !hooks::mutant("launcher.no_start_record");
+  plan.null_fd = what.null_fd;
+  plan.log_fd = what.log_fd;
+  plan.prefix = what.record_prefix.data();
+  plan.prefix_size = what.record_prefix.size();
+  plan.suffix = what.record_suffix.data();
+  plan.suffix_size = what.record_suffix.size();
+  plan.rlimits = spec.rlimits.data();
+  plan.rlimit_count = spec.rlimits.size();
+  plan.descriptors = what.descriptors;
+  plan.argv = argv.data();
+  plan.envp = envp.data();
+  plan.programs = paths.data();
+  plan.ticks_per_second = ticks_per_second;
+  BOURSE_ASSERT(plan.prefix_size + plan.suffix_size + 48 <= sizeof plan.line, what.record_prefix);
+
+  struct clone_args args {};
+  args.flags = CLONE_VM | CLONE_VFORK;
+  args.exit_signal = SIGCHLD;
+  if (what.entry.clone_into >= 0) {
+    args.flags |= CLONE_INTO_CGROUP;
+    args.cgroup = static_cast<std::uint64_t>(what.entry.clone_into);
+  }
+  const long pid = clone_and_run(&args, &plan);
+  if (pid < 0) {
+    plan.error = static_cast<int>(-pid);
+    failed.reason = describe(plan, spec, programs);
+    return {};
+  }
+  if (plan.error == 0) return {static_cast<pid_t>(pid), plan.ticks};
+  int status = 0;
+  while (waitpid(static_cast<pid_t>(pid), &status, 0) < 0 && errno == EINTR) {}
+  failed.reason = describe(plan, spec, programs);
+  failed.recorded = plan.recorded ? static_cast<pid_t>(pid) : 0;
+  return {};
+}
+
+}  // namespace bourse::launcher

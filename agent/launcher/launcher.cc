@@ -1,0 +1,567 @@
+#include "agent/launcher/launcher.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "agent/launcher/child.h"
+#include "common/core/hooks.h"
+
+namespace bourse::launcher {
+
+namespace {
+
+constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
+constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
+constexpr std::int64_t kHalfStartedMs = 10'000;  // a child of a dead launcher that has not executed by then is killed
+constexpr int kPacketsPerTurn = 64;
+
+std::int64_t now_ms() {
+  struct timespec now {};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Stat {
+  char state = 0;
+  int parent = 0;
+  std::int64_t start_ticks = 0;
+};
+
+// Fields 3, 4 and 22 of proc(5)'s stat, counted from the last ')' as the command before it may hold anything.
+bool read_stat(pid_t pid, Stat& out) {
+  const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
+  const auto at = text.rfind(')');
+  if (at == std::string::npos) return false;
+  long long start = 0;
+  const int n =
+      std::sscanf(text.c_str() + at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
+                  &out.state, &out.parent, &start);
+  out.start_ticks = start;
+  return n == 3;
+}
+
+int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+void pidfd_send(int fd, int signal) { syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0); }
+
+Duration cpu_of(const struct rusage& used) {
+  return Duration((used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1'000'000 + used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+}  // namespace
+
+Launcher::Launcher(Options options) : options_(std::move(options)) {}
+
+Launcher::~Launcher() {
+  for (const auto& [fd, key] : watched_) close(fd);
+  for (const auto& [key, fd] : pidfds_) {
+    if (watched_.count(fd) == 0) close(fd);
+  }
+  for (const int fd : {epoll_, signals_, null_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+void Launcher::note(const Result<>& result) {
+  if (!result) std::fprintf(stderr, "bourse-launcher: %s\n", result.error().text().c_str());
+}
+
+int Launcher::run() {
+  auto opened = open();
+  if (opened) opened = loop();
+  if (opened) return 0;
+  note(opened);
+  return 1;
+}
+
+Result<> Launcher::open() {
+  prctl(PR_SET_NAME, "bourse-launcher");
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  keeper_ = getppid();
+  privileged_ = geteuid() == 0;
+  for (const int fd : {options_.inherited.listener, options_.inherited.lock, options_.inherited.nudge})
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+
+  // Blocked for good, and given as events. A task's own mask is empty.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, s);
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals_ < 0) return errno_error("signalfd");
+  null_fd_ = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_fd_ < 0) return errno_error("open /dev/null");
+
+  // Tasks get the limit that we were given; we need more.
+  getrlimit(RLIMIT_NOFILE, &descriptors_);
+  struct rlimit more = descriptors_;
+  more.rlim_cur = more.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &more);
+
+  boot_id_ = read_text("/proc/sys/kernel/random/boot_id");
+  boot_id_.erase(std::remove(boot_id_.begin(), boot_id_.end(), '\n'), boot_id_.end());
+  wait_for_half_started();
+  log_ = BOURSE_TRY(ExitLog::open(exit_log_path(options_.state_dir), boot_id_));
+  rebooted_ = log_->rebooted();
+  isolator_ = make_isolator(options_.cgroup_root, options_.isolation);
+
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_ < 0) return errno_error("epoll_create1");
+  for (const int fd : {signals_, options_.inherited.listener, options_.inherited.nudge}) {
+    struct epoll_event event {};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return errno_error("epoll_ctl");
+  }
+  take_over();
+  return {};
+}
+
+// A child of a launcher that was killed may still be on its way to exec. It has not written its record yet, or it has: who
+// reads the log now would not know, and start the task again. Such a child still shows our command line.
+void Launcher::wait_for_half_started() {
+  const std::string mine = read_text("/proc/self/cmdline");
+  const auto inherit = mine.find("--inherit");
+  const std::string command = mine.substr(0, inherit);
+  const std::int64_t begin = now_ms();
+  for (bool found = true; found;) {
+    found = false;
+    DIR* dir = opendir("/proc");
+    if (!dir) return;
+    while (const dirent* entry = readdir(dir)) {
+      const pid_t pid = std::atoi(entry->d_name);
+      if (pid <= 1 || pid == getpid() || pid == keeper_) continue;
+      const std::string other = read_text("/proc/" + std::to_string(pid) + "/cmdline");
+      if (other.substr(0, other.find("--inherit")) != command) continue;
+      found = true;
+      if (now_ms() - begin > kHalfStartedMs) kill(pid, SIGKILL);
+    }
+    closedir(dir);
+    if (found && now_ms() - begin > 2 * kHalfStartedMs) return;  // it cannot even be killed: it hangs in a file system
+    if (found) usleep(1000);
+  }
+}
+
+void Launcher::take_over() {
+  // A leaf is used again and again: it belongs to the last task that had it, running or not. It may be gone with its task.
+  for (const auto& key : log_->last_in_leaf()) {
+    const auto& task = *log_->find(key);
+    const bool adopted = static_cast<bool>(isolator_->adopt(slice_word(task.slice), key_word(key), task.leaf));
+    if (adopted && task.how != ExitLog::How::kRunning) clearing_[key] = now_ms();
+  }
+  std::vector<TaskKey> running;
+  for (const auto& [key, task] : log_->tasks()) {
+    known_.insert(task.slice);
+    if (task.how == ExitLog::How::kRunning) running.push_back(key);
+  }
+  for (const auto& key : running) take_over_task(key, *log_->find(key));
+  log_has_grown();
+  ask_for_work();
+}
+
+void Launcher::take_over_task(const TaskKey& key, ExitLog::Task& task) {
+  isolator_->started(slice_word(task.slice), key_word(key), task.pid);
+  const int fd = pidfd_open(task.pid);
+  Stat stat;
+  const bool there = fd >= 0 && read_stat(task.pid, stat) && stat.start_ticks <= task.ticks;
+  if (there) pidfds_[key] = fd;
+  if (there && stat.parent == keeper_) return;  // the keeper reaps it, and says so
+  if (!there) {
+    if (fd >= 0) close(fd);
+    // It may have ended between our reading of the log and now, under the keeper's eyes.
+    log_has_grown();
+    if (task.how == ExitLog::How::kRunning) not_known(key);
+    return;
+  }
+  struct epoll_event event {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+  watched_[fd] = key;
+}
+
+Result<> Launcher::loop() {
+  struct epoll_event events[32];
+  for (;;) {
+    if (stopping_ && clearing_.empty() && killing_.empty() && releasing_.empty() && !recovering_) {
+      note(isolator_->remove_root());
+      return {};
+    }
+    const int n = epoll_wait(epoll_, events, 32, work_ms_);
+    if (n < 0 && errno != EINTR) return errno_error("epoll_wait");
+    for (int i = 0; i < n; ++i) {
+      const int fd = events[i].data.fd;
+      if (fd == signals_) {
+        signalfd_siginfo info{};
+        while (read(signals_, &info, sizeof info) == sizeof info) {
+          if (info.ssi_signo == SIGUSR1) become_keeper(options_);  // our keeper is gone
+          if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) stop();
+        }
+        reap();
+      } else if (fd == options_.inherited.listener) {
+        accept_agent();
+      } else if (fd == options_.inherited.nudge) {
+        std::uint64_t count = 0;
+        (void)!read(fd, &count, sizeof count);
+        log_has_grown();
+      } else if (fd == agent_.fd()) {
+        if ((events[i].events & EPOLLOUT) != 0 && !agent_.flush()) agent_.close();
+        if ((events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_agent();
+      } else if (const auto it = watched_.find(fd); it != watched_.end()) {
+        const TaskKey key = it->second;
+        close(fd);
+        watched_.erase(it);
+        pidfds_.erase(key);
+        log_has_grown();
+        if (const auto* task = log_->find(key); task && task->how == ExitLog::How::kRunning) not_known(key);
+      }
+    }
+    if (n <= 0 && work_ms_ >= 0) work();
+  }
+}
+
+// --- the agent -----------------------------------------------------------------------------------------------------
+
+void Launcher::accept_agent() {
+  const int fd = accept4(options_.inherited.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  struct ucred peer {};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || (peer.uid != 0 && peer.uid != geteuid())) {
+    close(fd);
+    return;
+  }
+  size_buffers(fd);
+  agent_ = Channel(fd);  // a new one replaces the old: the agent restarted
+  struct epoll_event event {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void Launcher::read_agent() {
+  for (int i = 0; i < kPacketsPerTurn; ++i) {
+    auto packet = agent_.receive();
+    if (!packet) {
+      if (packet.error().code() == Code::kBusy) return;
+      if (packet.error().code() == Code::kCorrupt) {
+        note(packet.error());
+        continue;
+      }
+      agent_.close();
+      return;
+    }
+    std::visit(
+        [this](auto&& p) {
+          using P = std::decay_t<decltype(p)>;
+          if constexpr (std::is_same_v<P, Hello> || std::is_same_v<P, Prepare> || std::is_same_v<P, Release> ||
+                        std::is_same_v<P, Start> || std::is_same_v<P, Signal> || std::is_same_v<P, Forget>) {
+            if (!stopping_) handle(std::move(p));
+          } else {
+            note(Error(Code::kInvalid, "a packet that only the launcher may send"));
+          }
+        },
+        *std::move(packet));
+  }
+}
+
+void Launcher::send(const Packet& packet) {
+  if (!agent_.open()) return;
+  const bool waited = agent_.waiting();
+  if (auto sent = agent_.send(packet); !sent) {
+    note(sent);
+    agent_.close();  // it connects again, and is told all anew
+    return;
+  }
+  if (agent_.waiting() == waited) return;
+  struct epoll_event event {};
+  event.events = EPOLLIN | (agent_.waiting() ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+  event.data.fd = agent_.fd();
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, agent_.fd(), &event);
+}
+
+void Launcher::tell(const TaskKey& key, const ExitLog::Task& task) {
+  if (task.how == ExitLog::How::kRunning) {
+    send(StartedTask{key, task.pid});
+  } else if (clearing_.count(key) == 0) {
+    send(Ended{key, task.how == ExitLog::How::kEnded, task.wait_status, task.cpu, task.out_of_memory, task.mem_peak});
+  }
+}
+
+void Launcher::handle(Hello hello) {
+  known_ = std::set<SliceId>(hello.slices.begin(), hello.slices.end());
+  for (const auto& [key, task] : log_->tasks()) {
+    if (known_.count(task.slice) == 0) releasing_.emplace(task.slice, false);
+  }
+  recovering_ = true;
+  State state;
+  state.isolation = std::string(isolator_->name());
+  state.degraded = isolator_->degraded();
+  state.rebooted = rebooted_;
+  for (const auto& [key, task] : log_->tasks()) {
+    if (task.how == ExitLog::How::kRunning || clearing_.count(key) != 0) state.running.push_back({key, task.slice, task.pid});
+  }
+  send(state);
+  for (const auto& [key, task] : log_->tasks()) {
+    if (task.how != ExitLog::How::kRunning) tell(key, task);
+  }
+  work();
+}
+
+void Launcher::handle(Prepare prepare) {
+  if (releasing_.count(prepare.slice) != 0) {
+    send(Prepared{prepare.slice, "the slice is being removed"});
+    return;
+  }
+  auto done = isolator_->prepare(slice_word(prepare.slice), prepare.limits);
+  if (done) known_.insert(prepare.slice);
+  send(Prepared{prepare.slice, done ? "" : done.error().text()});
+  // What there is of it; recover() finds the rest.
+  if (!done && known_.count(prepare.slice) == 0) (void)isolator_->release(slice_word(prepare.slice));
+}
+
+void Launcher::handle(Release release) {
+  known_.erase(release.slice);
+  releasing_[release.slice] = true;
+  work();
+}
+
+void Launcher::handle(Start start) {
+  if (const auto* task = log_->find(start.task)) {  // known already: not started again
+    tell(start.task, *task);
+    return;
+  }
+  const auto fail = [&](std::string reason) { send(StartFailed{start.task, std::move(reason)}); };
+  if (known_.count(start.slice) == 0 || releasing_.count(start.slice) != 0) {
+    return fail("slice " + to_text(start.slice) + " is not prepared on this host");
+  }
+  if (log_->tasks().size() >= kTasksMax) return fail("this host has " + std::to_string(kTasksMax) + " tasks, which is its limit");
+  if (!privileged_ && (start.spec.uid != geteuid())) {
+    return fail("the launcher does not run as root and cannot start tasks of uid " + std::to_string(start.spec.uid));
+  }
+  const std::string slice = slice_word(start.slice), task = key_word(start.task);
+  auto groups = users_.groups(start.spec.user, start.spec.uid, start.spec.gid, now_ms());
+  if (!groups) return fail(groups.error().text());
+  auto entry = isolator_->attach(slice, task);
+  if (!entry) return fail(entry.error().text());
+
+  Launch plan;
+  plan.spec = &start.spec;
+  plan.entry = *std::move(entry);
+  plan.groups = *std::move(groups);
+  plan.marker = isolator_->marker(slice, task);
+  const std::string leaf = isolator_->leaf(slice, task);
+  plan.record_prefix = start_prefix(start.task, start.slice);
+  plan.record_suffix = start_suffix(leaf);
+  plan.log_fd = log_->fd();
+  plan.null_fd = null_fd_;
+  plan.privileged = privileged_;
+  plan.descriptors = descriptors_;
+  LaunchFailed failed;
+  const Launched launched = launch(plan, failed);
+  hooks::crash_point("launcher.after_clone");
+  if (!failed.reason.empty()) {
+    if (failed.recorded != 0) note(log_->failed(start.task, failed.recorded, failed.reason));
+    isolator_->started(slice, task, 0);
+    (void)isolator_->detach(slice, task);
+    return fail(std::move(failed.reason));
+  }
+  isolator_->started(slice, task, launched.pid);
+  ExitLog::Task record;
+  record.slice = start.slice;
+  record.pid = launched.pid;
+  record.ticks = launched.ticks;
+  record.leaf = leaf;
+  log_->started(start.task, std::move(record));
+  rebooted_ = false;
+  send(StartedTask{start.task, launched.pid});
+}
+
+void Launcher::handle(const Signal& signal) {
+  const auto* task = log_->find(signal.task);
+  if (!task || (task->how != ExitLog::How::kRunning && clearing_.count(signal.task) == 0)) return;
+  if (signal.whole && signal.signal == SIGKILL) {
+    killing_.insert(signal.task);
+    work();
+  } else if (signal.whole) {
+    (void)isolator_->signal(slice_word(task->slice), key_word(signal.task), signal.signal);
+  } else if (task->how == ExitLog::How::kRunning) {
+    // Our own child keeps its pid until we reap it; another's may have lost it already.
+    const auto it = pidfds_.find(signal.task);
+    if (it == pidfds_.end()) {
+      ::kill(task->pid, signal.signal);
+    } else {
+      pidfd_send(it->second, signal.signal);
+    }
+  }
+}
+
+void Launcher::handle(const Forget& forget) {
+  const auto* task = log_->find(forget.task);
+  // One whose end has not been told yet is told first, and forgotten when that is confirmed.
+  if (!task || task->how == ExitLog::How::kRunning || clearing_.count(forget.task) != 0) return;
+  note(log_->forget(forget.task));
+  const std::int64_t before = log_->bytes();
+  note(log_->tidy());
+  if (log_->bytes() < before) log_has_grown();  // it was read to its end for that
+}
+
+// --- ends ----------------------------------------------------------------------------------------------------------
+
+void Launcher::reap() {
+  for (;;) {
+    siginfo_t info{};
+    struct rusage used {};
+    if (syscall(SYS_waitid, P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT, &used) < 0 || info.si_pid == 0) return;
+    const int status =
+        info.si_code == CLD_EXITED ? (info.si_status & 0xff) << 8 : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+    const TaskKey* running = log_->running(info.si_pid);
+    if (running) {
+      // First recorded, then reaped: up to that a keeper would find the same end. Others are leftovers of a task, taken in.
+      const TaskKey key = *running;
+      hooks::crash_point("launcher.before_exit_record");
+      first_process_ended(key, status, cpu_of(used), Bytes{used.ru_maxrss * 1024});
+      hooks::crash_point("launcher.after_exit_record");
+      waitpid(info.si_pid, nullptr, 0);
+      clear_leaf(key);
+    } else {
+      waitpid(info.si_pid, nullptr, 0);
+    }
+  }
+}
+
+void Launcher::first_process_ended(const TaskKey& key, int wait_status, Duration cpu, Bytes largest) {
+  const auto* task = log_->find(key);
+  const auto usage = isolator_->usage(slice_word(task->slice), key_word(key));
+  const Usage u = usage ? *usage : Usage{};
+  if (hooks::mutant("launcher.exit_not_logged")) {
+    auto* t = log_->find(key);
+    t->how = ExitLog::How::kEnded;
+    t->wait_status = wait_status;
+    return;
+  }
+  note(log_->ended(key, wait_status, std::max(cpu, u.cpu), u.out_of_memory, u.mem_peak.value > 0 ? u.mem_peak : largest));
+}
+
+void Launcher::log_has_grown() {
+  for (const auto& key : log_->read_new()) {
+    const auto* task = log_->find(key);
+    if (!task) continue;
+    const auto it = pidfds_.find(key);
+    if (it != pidfds_.end()) {
+      watched_.erase(it->second);
+      close(it->second);
+      pidfds_.erase(it);
+    }
+    // The keeper knows its wait status; the leaf, where there still is one, the rest.
+    const auto usage = isolator_->usage(slice_word(task->slice), key_word(key));
+    if (usage) note(log_->resources(key, std::max(task->cpu, usage->cpu), usage->out_of_memory, usage->mem_peak));
+    clear_leaf(key);
+  }
+}
+
+void Launcher::not_known(const TaskKey& key) {
+  note(log_->unknown(key));
+  clear_leaf(key);
+}
+
+// What a task has left running must not outlive it: the next task of the slice gets an empty leaf.
+void Launcher::clear_leaf(const TaskKey& key) {
+  clearing_.emplace(key, now_ms());
+  const auto* task = log_->find(key);
+  const std::string slice = task ? slice_word(task->slice) : std::string(), name = key_word(key);
+  if (!task || hooks::mutant("launcher.no_kill_leftovers") || isolator_->detach(slice, name)) {
+    clearing_.erase(key);
+  } else if (isolator_->kill(slice, name) && isolator_->detach(slice, name)) {
+    clearing_.erase(key);
+  } else {
+    ask_for_work();
+    return;
+  }
+  killing_.erase(key);
+  if (task) tell(key, *task);
+}
+
+void Launcher::ask_for_work() {
+  const bool any = !clearing_.empty() || !killing_.empty() || !releasing_.empty() || recovering_;
+  work_ms_ = any ? (work_ms_ < 0 ? kWorkLeastMs : work_ms_) : -1;
+}
+
+void Launcher::work() {
+  const std::size_t before = clearing_.size() + killing_.size() + releasing_.size() + (recovering_ ? 1 : 0);
+  for (auto it = killing_.begin(); it != killing_.end();) {
+    const auto* task = log_->find(*it);
+    const bool gone = !task || isolator_->kill(slice_word(task->slice), key_word(*it));
+    it = gone ? killing_.erase(it) : std::next(it);
+  }
+  std::vector<TaskKey> keys;
+  for (const auto& [key, since] : clearing_) keys.push_back(key);
+  for (const auto& key : keys) {
+    const std::int64_t since = clearing_[key];
+    clear_leaf(key);
+    const auto* task = log_->find(key);
+    if (task && clearing_.count(key) != 0 && now_ms() - since > kLeftoverMs) {
+      clearing_.erase(key);
+      note(Error(Code::kBusy, to_text(key) + ": a process that it left cannot be killed; its slice stays until it ends"));
+      tell(key, *task);
+    }
+  }
+  std::set<SliceId> busy;
+  for (const auto& [key, task] : log_->tasks()) {
+    if (releasing_.count(task.slice) == 0) continue;
+    if (task.how != ExitLog::How::kRunning && clearing_.count(key) == 0) continue;
+    (void)isolator_->kill(slice_word(task.slice), key_word(key));
+    busy.insert(task.slice);
+  }
+  for (auto it = releasing_.begin(); it != releasing_.end();) {
+    if (busy.count(it->first) != 0 || !isolator_->release(slice_word(it->first))) {
+      ++it;
+      continue;
+    }
+    if (it->second) send(Released{it->first});
+    it = releasing_.erase(it);
+  }
+  if (recovering_) {
+    std::vector<std::string> keep;
+    for (const auto& slice : known_) keep.push_back(slice_word(slice));
+    for (const auto& [slice, told] : releasing_) keep.push_back(slice_word(slice));
+    recovering_ = !isolator_->recover(keep);
+  }
+  const std::size_t after = clearing_.size() + killing_.size() + releasing_.size() + (recovering_ ? 1 : 0);
+  work_ms_ = after == 0 ? -1 : after < before || work_ms_ < 0 ? kWorkLeastMs : std::min(work_ms_ * 2, kWorkMostMs);
+}
+
+// The orderly end: nothing of ours stays.
+void Launcher::stop() {
+  stopping_ = true;
+  for (const auto& slice : known_) releasing_.emplace(slice, false);
+  for (const auto& [key, task] : log_->tasks()) releasing_.emplace(task.slice, false);
+  known_.clear();
+  recovering_ = true;
+  work();
+}
+
+}  // namespace bourse::launcher

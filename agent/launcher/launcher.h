@@ -1,0 +1,81 @@
+// The launcher: serves one agent connection, starts tasks in leaves, reaps, records, kills. See protocol.h and keeper.h.
+//
+// One thread, one epoll. Its truth is the exit log; the rest is remade from it and from the cgroup tree after a restart. The
+// agent may come and go; without it the launcher goes on reaping.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/launcher/channel.h"
+#include "agent/launcher/exit_log.h"
+#include "agent/launcher/keeper.h"
+#include "agent/launcher/users.h"
+
+namespace bourse::launcher {
+
+constexpr std::size_t kTasksMax = 20'000;  // not forgotten, on one host: what State can tell in one packet
+
+class Launcher {
+ public:
+  explicit Launcher(Options options);
+  ~Launcher();
+  int run();  // exit status of the process
+
+ private:
+  struct Watch;  // a task that is nobody's child any more
+  Result<> open();
+  void wait_for_half_started();
+  void take_over();
+  void take_over_task(const TaskKey& key, ExitLog::Task& task);
+  Result<> loop();
+
+  // From the agent.
+  void accept_agent();
+  void read_agent();
+  void handle(Hello hello);
+  void handle(Prepare prepare);
+  void handle(Release release);
+  void handle(Start start);
+  void handle(const Signal& signal);
+  void handle(const Forget& forget);
+  void send(const Packet& packet);
+  void tell(const TaskKey& key, const ExitLog::Task& task);  // StartedTask or Ended
+
+  // Ends.
+  void reap();
+  void first_process_ended(const TaskKey& key, int wait_status, Duration cpu, Bytes largest);
+  void log_has_grown();
+  void not_known(const TaskKey& key);
+  void clear_leaf(const TaskKey& key);  // then the agent is told
+  void work();                          // all that has to be tried again
+  void ask_for_work();
+  void stop();
+  void note(const Result<>& result);
+
+  Options options_;
+  std::string boot_id_;
+  std::unique_ptr<Isolator> isolator_;
+  std::unique_ptr<ExitLog> log_;
+  Users users_;
+  Channel agent_;
+  int epoll_ = -1, signals_ = -1, null_fd_ = -1;
+  pid_t keeper_ = 0;
+  bool privileged_ = false, rebooted_ = false, stopping_ = false, recovering_ = false, quiet_ = false;
+  struct rlimit descriptors_ {};
+  std::set<SliceId> known_;                   // prepared
+  std::map<SliceId, bool> releasing_;         // and whether the agent waits for Released
+  std::map<TaskKey, std::int64_t> clearing_;  // its first process has ended, its leaf is being emptied; since (ms)
+  std::set<TaskKey> killing_;                 // until the leaf is empty
+  std::map<int, TaskKey> watched_;            // by pidfd
+  std::map<TaskKey, int> pidfds_;             // of tasks that are not our children
+  int work_ms_ = -1;                          // next try; -1: nothing to do
+};
+
+}  // namespace bourse::launcher

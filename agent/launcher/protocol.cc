@@ -1,0 +1,263 @@
+#include "agent/launcher/protocol.h"
+
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "common/wire/wire.h"
+
+// The header line is words separated by single spaces. A task key is "FRAMEWORK|TASK" and a slice "FRAMEWORK#NUMBER": names
+// may hold '/', but neither '|', '#' nor a space (see valid_name). Free text is always the last thing of a line.
+namespace bourse::launcher {
+
+std::string key_word(const TaskKey& key) { return key.framework.value + "|" + key.task.value; }
+
+std::string slice_word(const SliceId& slice) { return slice.framework.value + "#" + std::to_string(slice.number); }
+
+namespace {
+
+template <class T>
+std::optional<T> number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<TaskKey> parse_key_word(std::string_view word) {
+  const auto bar = word.find('|');
+  if (bar == std::string_view::npos) return std::nullopt;
+  TaskKey key{FrameworkId(std::string(word.substr(0, bar))), TaskId(std::string(word.substr(bar + 1)))};
+  if (!valid_name(key.framework.value) || !valid_name(key.task.value)) return std::nullopt;
+  return key;
+}
+
+std::optional<SliceId> parse_slice_word(std::string_view word) {
+  const auto hash = word.find('#');
+  if (hash == std::string_view::npos) return std::nullopt;
+  const auto n = number<std::uint64_t>(word.substr(hash + 1));
+  SliceId slice{FrameworkId(std::string(word.substr(0, hash))), n.value_or(0)};
+  if (!n || !valid_name(slice.framework.value)) return std::nullopt;
+  return slice;
+}
+
+namespace {
+
+// Takes words off the front of a line. After a failure `ok` stays false and every value is empty.
+class Words {
+ public:
+  explicit Words(std::string_view line) : rest_(line) {}
+  std::string_view word() {
+    const auto space = rest_.find(' ');
+    const std::string_view w = rest_.substr(0, space);
+    rest_.remove_prefix(space == std::string_view::npos ? rest_.size() : space + 1);
+    if (w.empty()) ok_ = false;
+    return w;
+  }
+  template <class T>
+  T num(T least = std::numeric_limits<T>::min()) {
+    const auto n = number<T>(word());
+    if (!n || *n < least) ok_ = false;
+    return n.value_or(T{});
+  }
+  bool flag() { return num<unsigned>() != 0; }
+  TaskKey key() { return take(parse_key_word(word())); }
+  SliceId slice() { return take(parse_slice_word(word())); }
+  std::vector<std::uint32_t> set() {  // "-", or "0,1,5"
+    std::vector<std::uint32_t> out;
+    std::string_view w = word();
+    if (w == "-") return out;
+    while (ok_ && out.size() < kSetMax) {
+      const auto comma = w.find(',');
+      out.push_back(take(number<std::uint32_t>(w.substr(0, comma))));
+      if (comma == std::string_view::npos) return out;
+      w.remove_prefix(comma + 1);
+    }
+    ok_ = false;
+    return out;
+  }
+  std::string text() {
+    std::string t(rest_);
+    rest_ = {};
+    return t;
+  }
+  [[nodiscard]] bool more() const { return !rest_.empty(); }
+  [[nodiscard]] bool ok() const { return ok_; }
+  [[nodiscard]] bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  template <class T>
+  T take(std::optional<T> value) {
+    if (!value) ok_ = false;
+    return value ? *std::move(value) : T{};
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+std::string_view take_line(std::string_view& bytes) {
+  const auto end = bytes.find('\n');
+  const std::string_view line = bytes.substr(0, end);
+  bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
+  return line;
+}
+
+std::string set_word(const std::vector<std::uint32_t>& set) {
+  if (set.empty()) return "-";
+  std::string out;
+  for (const auto n : set) out += (out.empty() ? "" : ",") + std::to_string(n);
+  return out;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+struct Encoder {
+  std::string operator()(const Hello& p) const {
+    std::string out = "hello";
+    for (const auto& slice : p.slices) out += " " + slice_word(slice);
+    return out + "\n";
+  }
+  std::string operator()(const Prepare& p) const {
+    const auto& l = p.limits;
+    return "prepare " + slice_word(p.slice) + " " + std::to_string(l.cpus.value) + " " + std::to_string(l.mem.value) + " " +
+           std::to_string(l.pids) + " " + set_word(l.cpuset) + " " + set_word(l.mems) + "\n";
+  }
+  std::string operator()(const Release& p) const { return "release " + slice_word(p.slice) + "\n"; }
+  std::string operator()(const Start& p) const {
+    return "start " + key_word(p.task) + " " + slice_word(p.slice) + "\n" + wire::encode_task(p.spec);
+  }
+  std::string operator()(const Signal& p) const {
+    return "signal " + key_word(p.task) + " " + std::to_string(p.signal) + (p.whole ? " 1\n" : " 0\n");
+  }
+  std::string operator()(const Forget& p) const { return "forget " + key_word(p.task) + "\n"; }
+  std::string operator()(const State& p) const {
+    std::string out = "state " + p.isolation + (p.rebooted ? " 1\n" : " 0\n");
+    for (const auto& d : p.degraded) out += "degraded " + one_line(d) + "\n";
+    for (const auto& t : p.running)
+      out += "task " + key_word(t.task) + " " + slice_word(t.slice) + " " + std::to_string(t.pid) + "\n";
+    return out;
+  }
+  std::string operator()(const Prepared& p) const { return "prepared " + slice_word(p.slice) + " " + one_line(p.error) + "\n"; }
+  std::string operator()(const Released& p) const { return "released " + slice_word(p.slice) + "\n"; }
+  std::string operator()(const StartedTask& p) const { return "started " + key_word(p.task) + " " + std::to_string(p.pid) + "\n"; }
+  std::string operator()(const StartFailed& p) const { return "failed " + key_word(p.task) + " " + one_line(p.reason) + "\n"; }
+  std::string operator()(const Ended& p) const {
+    return "ended " + key_word(p.task) + (p.known ? " 1 " : " 0 ") + std::to_string(p.wait_status) + " " +
+           std::to_string(p.cpu.count()) + (p.out_of_memory ? " 1 " : " 0 ") + std::to_string(p.mem_peak.value) + "\n";
+  }
+};
+
+Error malformed(std::string_view kind) {
+  return {Code::kCorrupt, "launcher packet: malformed \"" + std::string(kind.substr(0, 32)) + "\""};
+}
+
+Result<Packet> decode_state(Words w, std::string_view rest) {
+  State p;
+  p.isolation = std::string(w.word());
+  p.rebooted = w.flag();
+  if (!w.done()) return malformed("state");
+  while (!rest.empty()) {
+    Words line(take_line(rest));
+    const std::string_view kind = line.word();
+    if (kind == "degraded") {
+      p.degraded.push_back(line.text());
+    } else if (kind == "task") {
+      auto task = line.key();
+      auto slice = line.slice();
+      p.running.push_back({std::move(task), std::move(slice), line.num<std::int64_t>(0)});
+      if (!line.done()) return malformed("state task");
+    } else {
+      return malformed("state line");
+    }
+  }
+  return Packet(std::move(p));
+}
+
+}  // namespace
+
+std::string encode(const Packet& packet) { return std::visit(Encoder{}, packet); }
+
+Result<Packet> decode(std::string_view bytes) {
+  if (bytes.size() > kPacketBytesMax) return Error(Code::kLimit, "launcher packet: larger than 4 MiB");
+  std::string_view rest = bytes;
+  if (rest.find('\n') == std::string_view::npos) return malformed(bytes.empty() ? "empty" : "no line end");
+  Words w(take_line(rest));
+  const std::string_view kind = w.word();
+  if (kind == "state") return decode_state(w, rest);
+  if (kind == "start") {
+    Start p;
+    p.task = w.key();
+    p.slice = w.slice();
+    if (!w.done()) return malformed(kind);
+    auto spec = wire::decode_task(rest);
+    if (!spec) return std::move(spec).error().add("launcher packet: start");
+    p.spec = *std::move(spec);
+    return Packet(std::move(p));
+  }
+  if (!rest.empty()) return malformed(kind);  // only the two above have more than a line
+  Packet packet;
+  if (kind == "hello") {
+    Hello p;
+    while (w.ok() && w.more()) p.slices.push_back(w.slice());
+    packet = std::move(p);
+  } else if (kind == "prepare") {
+    Prepare p;
+    p.slice = w.slice();
+    p.limits.cpus = MilliCpus{w.num<std::int64_t>(0)};
+    p.limits.mem = Bytes{w.num<std::int64_t>(0)};
+    p.limits.pids = w.num<std::uint32_t>();
+    p.limits.cpuset = w.set();
+    p.limits.mems = w.set();
+    packet = std::move(p);
+  } else if (kind == "release") {
+    packet = Release{w.slice()};
+  } else if (kind == "signal") {
+    Signal p;
+    p.task = w.key();
+    p.signal = w.num<int>(1);
+    p.whole = w.flag();
+    if (p.signal > 64) return malformed(kind);
+    packet = std::move(p);
+  } else if (kind == "forget") {
+    packet = Forget{w.key()};
+  } else if (kind == "prepared") {
+    Prepared p;
+    p.slice = w.slice();
+    p.error = w.text();
+    packet = std::move(p);
+  } else if (kind == "released") {
+    packet = Released{w.slice()};
+  } else if (kind == "started") {
+    StartedTask p;
+    p.task = w.key();
+    p.pid = w.num<std::int64_t>(0);
+    packet = std::move(p);
+  } else if (kind == "failed") {
+    StartFailed p;
+    p.task = w.key();
+    p.reason = w.text();
+    packet = std::move(p);
+  } else if (kind == "ended") {
+    Ended p;
+    p.task = w.key();
+    p.known = w.flag();
+    p.wait_status = w.num<int>();
+    p.cpu = Duration(w.num<std::int64_t>(0));
+    p.out_of_memory = w.flag();
+    p.mem_peak = Bytes{w.num<std::int64_t>(0)};
+    packet = std::move(p);
+  } else {
+    return malformed(kind);
+  }
+  if (!w.done()) return malformed(kind);
+  return packet;
+}
+
+}  // namespace bourse::launcher

@@ -1,0 +1,255 @@
+// bourse-agent: one per host. Finds what the host has, keeps slices apart, has tasks started by the launcher.
+//
+//   SIGTERM         ends the agent only. Keeper, launcher and tasks go on; the next agent takes over.
+//   SIGINT, SIGQUIT end everything: slices are released, tasks killed, keeper and launcher ended, then the agent.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "agent/agent.h"
+#include "agent/checkpoint.h"
+#include "agent/host.h"
+#include "agent/mock_host.h"
+#include "common/core/hooks.h"
+#include "common/world/config.h"
+#include "common/world/driver.h"
+#include "common/world/files.h"
+#include "common/world/log.h"
+#include "common/world/spawn.h"
+#include "common/world/transport.h"
+
+namespace bourse {
+namespace {
+
+constexpr Duration kReleaseWait = seconds(15);  // for slices to go by themselves when everything is to end
+constexpr Duration kEndGiveUp = seconds(30);
+
+struct Arguments {
+  std::string config, id, state;
+  std::vector<std::string> overrides;
+  int ready_fd = -1;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+std::string boot_id() {
+  auto text = read_file("/proc/sys/kernel/random/boot_id");
+  if (!text) return {};
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  return *text;
+}
+
+struct Keys {
+  std::optional<KeyPair> own;
+  std::string server;
+};
+
+// Our key is KEYS/agent=ID, or agent=* for a site that gives all agents one. None: sockets without keys (ipc, loopback).
+Result<Keys> read_keys(const Config& config, const Places& places, const std::string& id) {
+  const std::string directory = config.text("cluster", "keys").empty() ? places.keys : config.text("cluster", "keys");
+  Keys keys;
+  for (const std::string& name : {key_file_name("agent:" + id), key_file_name("agent:*")}) {
+    const std::string path = directory + "/" + name;
+    if (access(path.c_str(), F_OK) != 0) continue;
+    keys.own = BOURSE_TRY(read_key_file(path));
+    break;
+  }
+  std::string server = config.text("cluster", "server_key");
+  if (server.empty() && access((directory + "/master.pub").c_str(), F_OK) == 0) server = directory + "/master.pub";
+  if (!server.empty() && keys.own) keys.server = BOURSE_TRY(read_public_key(server));
+  return keys;
+}
+
+// The state directory, passable by everyone: users' scripts are executed from STATE/artifacts. What is secret in it has its own mode.
+Result<> prepare_state(const std::string& state) {
+  BOURSE_TRY(make_directories(state, 0711));
+  struct stat st;
+  if (stat(state.c_str(), &st) != 0) return errno_error("stat " + state);
+  if ((st.st_mode & S_IXOTH) == 0 && chmod(state.c_str(), (st.st_mode & 07777U) | S_IXGRP | S_IXOTH) != 0)
+    return errno_error("chmod " + state);
+  return {};
+}
+
+struct World {
+  Reactor reactor;
+  Context context;
+  LogFile::Content content;
+  std::unique_ptr<LogFile> log;  // goes before the reactor
+  std::unique_ptr<Agent> agent;
+  std::unique_ptr<MasterLink> link;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<Driver> driver;
+  bool ready = false, ending = false;
+};
+
+void wait_for_slices(World& w, Duration left) {
+  auto finish = [&w] {
+    w.executor->end_all([&w] {
+      log_event(LogLevel::kInfo, "ended_everything", {});
+      w.reactor.stop();
+    });
+  };
+  const Agent::View view = w.agent->view();
+  if ((view.slices.empty() && view.held.empty()) || left <= Duration(0)) return finish();
+  w.reactor.after(milliseconds(20), [&w, left] { wait_for_slices(w, left - milliseconds(20)); });
+}
+
+// As if the master had released every slice: so the checkpoint and the master's ledger say the same afterwards.
+void end_everything(World& w) {
+  if (w.ending) return;
+  w.ending = true;
+  const Agent::View view = w.agent->view();
+  ReleaseSlices all;
+  for (const SliceSpec& spec : view.slices) all.slices.push_back(spec.id);
+  for (const SliceSpec& spec : view.held) all.slices.push_back(spec.id);
+  log_event(LogLevel::kInfo, "ending_everything", {{"slices", std::to_string(all.slices.size())}});
+  w.driver->post(Received{kMasterPeer, {}, Message{view.epoch_seen, {}, {}, std::move(all)}});
+  wait_for_slices(w, kReleaseWait);
+  w.reactor.after(kEndGiveUp, [&w] {
+    log_event(LogLevel::kError, "end_incomplete", {{"reason", "launcher or tasks would not end in 30s"}});
+    w.reactor.stop();
+  });
+}
+
+Result<> run(const Arguments& arguments) {
+  const Places places = Places::find();
+  const std::string path =
+      arguments.config.empty() ? (access(places.config.c_str(), F_OK) == 0 ? places.config : "") : arguments.config;
+  const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
+  const std::string level = config.text("log", "level");
+  log_init("bourse-agent", level == "debug"   ? LogLevel::kDebug
+                           : level == "warn"  ? LogLevel::kWarn
+                           : level == "error" ? LogLevel::kError
+                                              : LogLevel::kInfo);
+  if (const std::string hooks = hooks::active(); !hooks.empty())
+    log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
+
+  std::string id = !arguments.id.empty() ? arguments.id : config.text("agent", "id");
+  if (id.empty()) id = host_name();
+  if (!valid_name(id))
+    return Error(Code::kInvalid, "agent.id: '" + id + "' is not a name (letters, digits and ._/+@:-, at most 128)");
+  std::string state = !arguments.state.empty() ? arguments.state : config.text("agent", "state");
+  if (state.empty()) state = places.state + "/agent";
+  BOURSE_TRY(prepare_state(state));
+
+  // Before any thread is made (the log's, ZeroMQ's): a signal that one of them takes would not reach the reactor.
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT}) sigaddset(&ours, signal);
+  pthread_sigmask(SIG_BLOCK, &ours, nullptr);
+
+  World w;
+  auto log = LogFile::open(state + "/checkpoint.log", w.content);
+  if (!log) {
+    if (log.error().code() == Code::kBusy) return Error(Code::kBusy, "another bourse-agent uses the state directory " + state);
+    return std::move(log).error();
+  }
+  w.log = *std::move(log);
+  if (w.content.torn_bytes > 0)
+    log_event(LogLevel::kWarn, "checkpoint_tail_cut",
+              {{"bytes", std::to_string(w.content.torn_bytes)}, {"then", "going on with what was whole"}});
+  if (auto records = decode_checkpoint(w.content.snapshot, w.content.records); !records)
+    return std::move(records).error().add(state + "/checkpoint.log");
+  const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
+  const Keys keys = BOURSE_TRY(read_keys(config, places, id));
+
+  HwlocOptions hwloc;
+  hwloc.topology = config.text("agent", "topology");
+  hwloc.host = id;
+  hwloc.reserve_cpus = config.integer("agent", "reserve_cpus");
+  hwloc.reserve_mem = config.size("agent", "reserve_mem");
+  hwloc.labels = config.table("agent", "labels");
+  if (auto once = probe_hwloc(hwloc); !once) return std::move(once).error();  // says at once what is wrong with the configuration
+
+  AgentOptions options;
+  options.id = AgentId(id);
+  options.boot_id = boot_id();
+  options.default_grace = config.duration("agent", "kill_grace");
+  const bool mock = config.text("agent", "executor") == "mock";
+  options.probes = mock ? std::vector<std::string>{kProbeHwloc} : std::vector<std::string>{kProbeHwloc, kProbeIsolation};
+  w.agent = std::make_unique<Agent>(std::move(options));
+
+  auto post = [&w](Event event) { w.driver->post(std::move(event)); };
+  if (mock) {
+    w.executor = std::make_unique<MockHost>(w.reactor, hwloc, post);
+  } else {
+    HostOptions host;
+    host.state_dir = state;
+    host.launcher = config.text("agent", "launcher");
+    if (host.launcher.empty()) host.launcher = own_directory() + "/bourse-launcher";
+    if (access(host.launcher.c_str(), X_OK) != 0 && config.text("agent", "launcher").empty())
+      host.launcher = own_directory() + "/../libexec/bourse/bourse-launcher";
+    host.cgroup_root = config.text("agent", "cgroup_root");
+    host.isolation = config.text("agent", "isolation") != "off";
+    host.pids_max = static_cast<std::uint32_t>(config.integer("agent", "max_pids"));
+    host.hwloc = hwloc;
+    w.executor = BOURSE_TRY(Host::make(w.reactor, std::move(host), post, [&w] {
+      std::vector<SliceId> known;
+      const Agent::View view = w.agent->view();
+      for (const SliceSpec& spec : view.slices) known.push_back(spec.id);
+      return known;
+    }));
+  }
+
+  w.link = std::make_unique<MasterLink>(w.context, w.reactor, config.list("cluster", "masters"), keys.own ? &*keys.own : nullptr,
+                                        keys.server);
+  w.link->on_message([&w, &arguments, &id](Message message) {
+    const bool welcome = std::holds_alternative<Welcome>(message.body);
+    w.driver->post(Received{kMasterPeer, {}, std::move(message)});
+    if (!welcome || w.ready) return;
+    w.ready = true;
+    log_event(LogLevel::kInfo, "ready", {{"agent", id}});
+    announce_ready(arguments.ready_fd);
+  });
+
+  Driver::Hooks hooks;
+  hooks.send = [&w](PeerId, const Message& message) {
+    w.link->send(message);
+    if (std::holds_alternative<StatusUpdate>(message.body)) hooks::crash_point("agent.after_status_send");
+  };
+  hooks.reconnect = [&w] { w.link->next(); };
+  hooks.host = [&w](const HostAction& action) { w.executor->execute(action); };
+  hooks.stop = [&w] { w.reactor.stop(); };
+  w.driver = std::make_unique<Driver>(w.reactor, *w.agent, std::move(hooks));
+  w.driver->use_log(w.log.get());
+  w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
+  w.reactor.on_signal(SIGINT, [&w] { end_everything(w); });
+  w.reactor.on_signal(SIGQUIT, [&w] { end_everything(w); });
+  std::signal(SIGPIPE, SIG_IGN);
+
+  BOURSE_TRY(w.link->connect());
+  w.driver->post(Started{incarnation, w.content.snapshot, w.content.records});
+  w.content = {};
+  w.executor->start();
+  w.reactor.run();
+  w.executor.reset();
+  return {};
+}
+
+}  // namespace
+}  // namespace bourse
+
+int main(int argc, char** argv) {
+  bourse::hooks::init(std::getenv("BOURSE_CRASH_AT"), std::getenv("BOURSE_MUTANT"));
+  bourse::Arguments arguments;
+  CLI::App app("Finds the resources of this host, keeps slices of it apart and runs tasks in them. See bourse-agent(8).",
+               "bourse-agent");
+  app.add_option("--config", arguments.config, "Configuration file (default: of the cluster's directory, see bourse.conf(5))");
+  app.add_option("--set", arguments.overrides, "section.key=value, over the configuration file")->allow_extra_args(false);
+  app.add_option("--id", arguments.id, "Name of this host in the cluster (default: agent.id, else the host name)");
+  app.add_option("--state", arguments.state, "Directory of the checkpoint (default: agent.state)");
+  app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when the master has answered");
+  app.set_version_flag("--version", "bourse-agent " BOURSE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const auto result = bourse::run(arguments);
+  if (result) return 0;
+  std::fprintf(stderr, "bourse-agent: %s\n", result.error().text().c_str());
+  return 1;
+}

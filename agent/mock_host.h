@@ -1,0 +1,38 @@
+// An executor that runs nothing: slices are carved at once, and tasks end when their time is up, so that one machine can stand for
+// thousands of agents (agent.executor = mock).
+//
+// A task's run time is BOURSE_MOCK_RUN_MS in its environment, or argv[0] "mock:MS" or "mock:MS:EXIT"; none of them: it ends at once with 0. SIGTERM and
+// SIGKILL end it. Forgets everything when the agent ends, as a host would whose keeper and launcher died together.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "agent/host.h"
+
+namespace bourse {
+
+class MockHost final : public Executor {
+ public:
+  MockHost(Reactor& reactor, HwlocOptions hwloc, Post post) : reactor_(reactor), hwloc_(std::move(hwloc)), post_(std::move(post)) {}
+  ~MockHost() override;
+  void start() override { post_(HostTasks{}); }
+  void execute(const HostAction& action) override;
+  void end_all(std::function<void()> done) override { done(); }
+
+  struct Run {
+    Duration time{0};
+    int exit_code = 0;
+  };
+  static Run run_of(const TaskSpec& spec);
+
+ private:
+  void end(const TaskKey& key, int wait_status);
+
+  Reactor& reactor_;
+  HwlocOptions hwloc_;
+  Post post_;
+  std::map<TaskKey, Reactor::TimerId> running_;
+};
+
+}  // namespace bourse

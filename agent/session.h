@@ -1,0 +1,71 @@
+// The agent's side of its session with the master: hello, epochs, heartbeat, silence, the next master.
+//
+// States: not begun (inventory unknown) -> hello sent, repeated every second -> up, after Welcome. Silence of
+// Welcome.peer_timeout, or kHellosPerMaster hellos without an answer, lead to the next master after a back-off. Owned by the
+// agent actor; tells its owner through the return values.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "common/core/actor.h"
+
+namespace bourse {
+
+// The agent's timers, one enum for all its tables.
+enum class AgentTimer : std::uint32_t { kHello = 1, kHeartbeat, kHold, kIdle, kTask, kSettle, kFlush, kResend, kRepair };
+
+inline TimerKey timer_key(AgentTimer kind, std::uint64_t a = 0, std::string name = {}) {
+  return TimerKey{static_cast<std::uint32_t>(kind), a, std::move(name)};
+}
+
+class AgentSession {
+ public:
+  explicit AgentSession(AgentId agent) : agent_(std::move(agent)) {}
+  using MakeHello = std::function<AgentHello()>;
+  void on_hello(MakeHello make) { make_hello_ = std::move(make); }
+  void start(Incarnation incarnation) { incarnation_ = incarnation; }
+
+  [[nodiscard]] bool begun() const { return phase_ != Phase::kIdle; }
+  [[nodiscard]] bool up() const { return phase_ == Phase::kUp; }
+  [[nodiscard]] Epoch epoch() const { return epoch_; }
+  [[nodiscard]] const std::string& cluster() const { return cluster_; }
+  [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
+  void restore_epoch(Epoch epoch) { epoch_ = std::max(epoch_, epoch); }
+  void restore_cluster(std::string cluster) { cluster_ = std::move(cluster); }
+
+  void begin(Time now, Actions& out);  // says hello; again: once more, with a fresh snapshot
+  // May this message of a master be acted on? False: an older leadership's, or not from a master. `newer` is set when its
+  // epoch must be remembered.
+  bool admit(Time now, Actions& out, const Message& message, bool& newer);
+  // True when the session was not up before.
+  bool welcome(Time now, Actions& out, const Welcome& welcome);
+  void refused(Time now, Actions& out, const Refused& refused);
+  void lost(Time now, Actions& out, const char* why);  // leaves this master
+  enum class Tick { kNothing, kLost };
+  Tick hello_due(Time now, Actions& out);
+  Tick heartbeat_due(Time now, Actions& out);
+
+  // Sends to the master once hello has been said (what follows the snapshot is a delta to it); dropped before, because the
+  // hello will say it.
+  void say(Time now, Actions& out, Body body, std::string trace = {});
+
+ private:
+  enum class Phase { kIdle, kBackOff, kHello, kUp };
+  static constexpr Duration kHelloEvery = seconds(1), kBackOffMin = milliseconds(100), kBackOffMax = seconds(5),
+                            kRefusedRetry = seconds(30);
+  static constexpr std::uint32_t kHellosPerMaster = 5;
+  void hello(Time now, Actions& out);
+  [[nodiscard]] Duration back_off() const;
+
+  AgentId agent_;
+  Incarnation incarnation_;
+  MakeHello make_hello_;
+  Phase phase_ = Phase::kIdle;
+  Epoch epoch_;
+  std::string cluster_;
+  std::uint32_t attempt_ = 0, hellos_ = 0;
+  Duration heartbeat_{0}, peer_timeout_{0}, last_sent_{0}, last_heard_{0};
+};
+
+}  // namespace bourse

@@ -1,0 +1,77 @@
+// Status updates to frameworks: one sequenced, acknowledged stream per framework, resent until acknowledged.
+//
+// An entry is recorded in the checkpoint before it is sent. Terminal states leave at once; others wait kHold for the end of a
+// short task, which then takes their place, so that a task of a few milliseconds costs one message instead of two. At most
+// kWindow entries are under way; without progress for kResendEvery the stream goes back to the first unacknowledged one and
+// sends kProbe until an acknowledgement comes. An entry that was sent is never changed. Owned by the agent actor.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "agent/turn.h"
+
+namespace bourse {
+
+class StatusStreams {
+ public:
+  static constexpr std::size_t kUnacknowledgedMax =
+      400'000;  // of one framework; beyond, reports are dropped (Reconcile finds them)
+  static constexpr std::uint64_t kWindow = 2'000, kProbe = 16;
+  static constexpr Duration kHold = milliseconds(5), kResendEvery = seconds(10);
+  static constexpr Duration kKeep = std::chrono::hours(8 * 24);  // longer than the default failover_timeout
+
+  explicit StatusStreams(AgentId agent) : agent_(std::move(agent)) {}
+  void set_stream(StreamId stream) { stream_ = stream; }
+  [[nodiscard]] StreamId stream() const { return stream_; }
+
+  // Adds an entry and answers its sequence; 0 when the stream is full. `previous` is the task's entry before (0: none): where
+  // that is not terminal and was never sent, the new one takes its place.
+  Sequence add(Turn& turn, const FrameworkId& framework, const SliceId& slice, const TaskStatus& status, Sequence previous);
+  struct Acked {
+    Sequence sequence;
+    TaskStatus status;
+  };
+  std::vector<Acked> ack(Turn& turn, const FrameworkId& framework, StreamId stream, Sequence through);
+  [[nodiscard]] bool acked(const FrameworkId& framework, Sequence sequence) const;
+
+  void session_up(Turn& turn);                                // everything unacknowledged is sent again
+  void resend(Turn& turn, const FrameworkId& framework);      // the framework came back and asks
+  void resend_due(Turn& turn, const FrameworkId& framework);  // timers
+  void flush_due(Turn& turn);
+  [[nodiscard]] std::size_t unacknowledged() const;
+  [[nodiscard]] bool idle(const FrameworkId& framework) const;
+
+  void restore(const StatusRecord& record);
+  std::vector<Acked> restore(const AckedRecord& record);
+  void snapshot(std::vector<CheckpointRecord>& out) const;
+  // For a framework that is gone for ever: nobody has acknowledged anything for kKeep.
+  [[nodiscard]] bool abandoned(Time now, const FrameworkId& framework) const;
+  void drop(Turn& turn, const FrameworkId& framework);
+
+ private:
+  struct Entry {
+    SliceId slice;
+    TaskStatus status;
+  };
+  struct Stream {
+    std::deque<Entry> unacked;  // front has sequence acked + 1
+    std::uint64_t acked = 0;
+    std::uint64_t cursor = 0;    // last sent in this session
+    std::uint64_t sent = 0;      // highest ever sent
+    std::uint64_t released = 0;  // may leave up to here
+    std::uint64_t window = kWindow;
+    Duration progress{0};
+    bool timer = false;
+    [[nodiscard]] std::uint64_t last() const { return acked + unacked.size(); }
+  };
+  void pump(Turn& turn, const FrameworkId& framework, Stream& s);
+
+  AgentId agent_;
+  StreamId stream_;
+  std::map<FrameworkId, Stream> streams_;
+  bool flush_armed_ = false;
+};
+
+}  // namespace bourse

@@ -1,0 +1,21 @@
+#include "common/core/action.h"
+
+namespace bourse {
+
+void Actions::clear() {  // keeps every capacity: a driver reuses one Actions for all steps
+  sends.clear();
+  arms.clear();
+  disarms.clear();
+  appends.clear();
+  ticket = 0;
+  compact.clear();
+  cut.clear();
+  reconnect = false;
+  host.clear();
+  session.clear();
+  replies.clear();
+  logs.clear();
+  stop = false;
+}
+
+}  // namespace bourse

@@ -1,0 +1,227 @@
+// Does a shape fit, how often, and which concrete part does it take. The allocator asks this for every agent it looks at, so
+// the common shape (cpus and mem, no constraints, no devices) costs a few comparisons and no allocation.
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "common/core/resources.h"
+
+namespace bourse {
+
+std::string_view misfit_text(Misfit misfit) {
+  switch (misfit) {
+    case Misfit::kNone:
+      return "fits";
+    case Misfit::kLabels:
+      return "labels";
+    case Misfit::kCpus:
+      return "cpus";
+    case Misfit::kMem:
+      return "mem";
+    case Misfit::kDisk:
+      return "disk";
+    case Misfit::kPorts:
+      return "ports";
+    case Misfit::kOther:
+      return "other kinds";
+    case Misfit::kDevices:
+      return "devices";
+    case Misfit::kNuma:
+      return "one NUMA node";
+    case Misfit::kBusyHost:
+      return "busy host";
+  }
+  return "unknown";
+}
+
+namespace {
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+bool kind_matches(std::string_view asked, std::string_view kind) {
+  return asked == kind || (!asked.empty() && asked.back() == '/' && kind.substr(0, asked.size()) == asked);
+}
+
+const DeviceShare* find_share(const std::vector<DeviceShare>& devices, const DeviceId& id) {
+  const auto at =
+      std::lower_bound(devices.begin(), devices.end(), id, [](const DeviceShare& d, const DeviceId& i) { return d.device < i; });
+  return at != devices.end() && at->device == id ? &*at : nullptr;
+}
+
+bool device_fits(const DeviceAsk& ask, const DeviceShare& free, const Resources& total) {
+  if (!kind_matches(ask.kind, free.kind)) return false;
+  if (!ask.attributes.empty() && !satisfies(Labels{{"kind", free.kind}, {"uuid", free.device.value}}, ask.attributes)) return false;
+  if (!ask.whole) return !ask.counters.empty() && free.counters.contains(ask.counters);
+  const DeviceShare* all = find_share(total.devices, free.device);
+  return free.whole && all != nullptr && all->generation == free.generation && all->counters == free.counters &&
+         free.counters.contains(ask.counters);
+}
+
+// Which free device serves each asked one: a matching, so that "any gpu" does not take the only one that "this kind of gpu"
+// could have had. Devices in the order of their ids; empty where there is none.
+std::vector<std::size_t> match_devices(const Shape& shape, const Resources& free, const Resources& total) {
+  std::vector<const DeviceAsk*> units;
+  for (const DeviceAsk& ask : shape.devices) {
+    if (ask.count > free.devices.size() - std::min(free.devices.size(), units.size())) return {};
+    units.insert(units.end(), ask.count, &ask);
+  }
+  std::vector<std::size_t> owner(free.devices.size(), kNone);  // unit that has the device
+  std::vector<bool> tried;
+  const std::function<bool(std::size_t)> place = [&](std::size_t unit) {
+    for (std::size_t d = 0; d < owner.size(); ++d) {
+      if (tried[d] || !device_fits(*units[unit], free.devices[d], total)) continue;
+      tried[d] = true;
+      if (owner[d] == kNone || place(owner[d])) {
+        owner[d] = unit;
+        return true;
+      }
+    }
+    return false;
+  };
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    tried.assign(owner.size(), false);
+    if (!place(unit)) return {};
+  }
+  std::vector<std::size_t> chosen(units.size(), kNone);
+  for (std::size_t d = 0; d < owner.size(); ++d) {
+    if (owner[d] != kNone) chosen[owner[d]] = d;
+  }
+  return chosen;
+}
+
+std::uint64_t devices_asked(const Shape& shape) {
+  std::uint64_t n = 0;
+  for (const DeviceAsk& ask : shape.devices) n += ask.count;
+  return n;
+}
+
+bool node_fits(const Shape& shape, const NumaAmount& node) { return shape.cpus <= node.cpus && shape.mem <= node.mem; }
+
+// The node with the least free that fits; lowest number among equals.
+const NumaAmount* best_node(const Shape& shape, const Resources& free) {
+  const NumaAmount* best = nullptr;
+  for (const NumaAmount& node : free.numa) {
+    if (!node_fits(shape, node)) continue;
+    if (best == nullptr || node.cpus < best->cpus || (node.cpus == best->cpus && node.mem < best->mem)) best = &node;
+  }
+  return best;
+}
+
+// No single node fits: the fewest nodes for the cpus (those with most free first), memory beside them before memory elsewhere.
+std::vector<NumaAmount> spread(const Shape& shape, const Resources& free) {
+  std::vector<std::size_t> order(free.numa.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const NumaAmount &x = free.numa[a], &y = free.numa[b];
+    return x.cpus != y.cpus ? x.cpus > y.cpus : x.mem > y.mem;
+  });
+  std::vector<NumaAmount> taken(free.numa.size());
+  std::int64_t cpus = shape.cpus.value, mem = shape.mem.value;
+  for (const std::size_t i : order) {
+    const NumaAmount& node = free.numa[i];
+    taken[i].node = node.node;
+    if (cpus == 0 && shape.cpus.value != 0) continue;
+    taken[i].cpus.value = std::min(cpus, node.cpus.value);
+    taken[i].mem.value = std::min(mem, node.mem.value);
+    cpus -= taken[i].cpus.value;
+    mem -= taken[i].mem.value;
+  }
+  for (const std::size_t i : order) {
+    const std::int64_t more = std::min(mem, free.numa[i].mem.value - taken[i].mem.value);
+    taken[i].mem.value += more;
+    mem -= more;
+  }
+  std::erase_if(taken, [](const NumaAmount& n) { return n.cpus.value == 0 && n.mem.value == 0; });
+  return taken;
+}
+
+// How often `part` goes into `whole`; no limit where nothing is asked.
+std::uint64_t times(std::int64_t whole, std::int64_t part) {
+  if (part <= 0) return std::numeric_limits<std::uint64_t>::max();
+  return whole <= 0 ? 0 : static_cast<std::uint64_t>(whole / part);
+}
+
+}  // namespace
+
+Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels) {
+  if (!shape.constraints.empty() && !satisfies(labels, shape.constraints)) return Misfit::kLabels;
+  if (shape.cpus > free.cpus) return Misfit::kCpus;
+  if (shape.mem > free.mem) return Misfit::kMem;
+  if (shape.disk > free.disk) return Misfit::kDisk;
+  if (shape.ports > 0 && shape.ports > free.ports.size()) return Misfit::kPorts;
+  if (!shape.others.empty() && !free.others.contains(shape.others)) return Misfit::kOther;
+  if (!shape.devices.empty() && devices_asked(shape) > 0 && match_devices(shape, free, total).empty()) return Misfit::kDevices;
+  if (shape.same_numa && !free.numa.empty() && best_node(shape, free) == nullptr) return Misfit::kNuma;
+  if (shape.whole_host && free != total) return Misfit::kBusyHost;
+  return Misfit::kNone;
+}
+
+std::uint32_t count_fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,
+                         std::uint32_t limit) {
+  if (limit == 0 || fits(shape, free, total, labels) != Misfit::kNone) return 0;
+  if (shape.whole_host && !free.empty()) return 1;
+  if (devices_asked(shape) > 0) {  // a device serves once or, by counters, several times: carve and see
+    Resources left = free;
+    for (std::uint32_t n = 0; n < limit; ++n) {
+      auto part = carve(shape, left, total, labels);
+      if (!part || !left.subtract(*part)) return n;
+    }
+    return limit;
+  }
+  std::uint64_t n = std::min<std::uint64_t>(limit, times(free.disk.value, shape.disk.value));
+  if (shape.same_numa && !free.numa.empty()) {
+    std::uint64_t sum = 0;
+    for (const NumaAmount& node : free.numa) {
+      const std::uint64_t here = std::min(times(node.cpus.value, shape.cpus.value), times(node.mem.value, shape.mem.value));
+      sum += std::min<std::uint64_t>(here, limit);
+    }
+    n = std::min(n, sum);
+  } else {
+    n = std::min({n, times(free.cpus.value, shape.cpus.value), times(free.mem.value, shape.mem.value)});
+  }
+  if (shape.ports > 0) n = std::min<std::uint64_t>(n, free.ports.size() / shape.ports);
+  for (const auto& [name, amount] : shape.others.items()) n = std::min(n, times(free.others.get(name), amount));
+  return static_cast<std::uint32_t>(n);
+}
+
+Result<Resources> carve(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels) {
+  if (shape.cpus.value < 0 || shape.mem.value < 0 || shape.disk.value < 0) return Error(Code::kInvalid, "a shape is below zero");
+  const Misfit misfit = fits(shape, free, total, labels);
+  if (misfit != Misfit::kNone) return Error(Code::kBusy, "it does not fit: " + std::string(misfit_text(misfit)));
+  if (shape.whole_host) return free;
+  Resources out;
+  out.cpus = shape.cpus;
+  out.mem = shape.mem;
+  out.disk = shape.disk;
+  if (shape.ports > 0) out.ports = free.ports.take(shape.ports);
+  if (!shape.others.empty()) out.others = shape.others;
+  if (!free.numa.empty() && (shape.cpus.value > 0 || shape.mem.value > 0)) {
+    if (const NumaAmount* node = best_node(shape, free)) {
+      out.numa.push_back({node->node, shape.cpus, shape.mem});
+    } else {
+      out.numa = spread(shape, free);
+    }
+  }
+  if (devices_asked(shape) > 0) {
+    const std::vector<std::size_t> chosen = match_devices(shape, free, total);
+    std::size_t unit = 0;
+    for (const DeviceAsk& ask : shape.devices) {
+      for (std::uint32_t i = 0; i < ask.count; ++i, ++unit) {
+        const DeviceShare& from = free.devices[chosen[unit]];
+        DeviceShare share = from;
+        share.profile = ask.profile;
+        if (!ask.whole) {
+          share.whole = false;
+          share.counters = ask.counters;
+        }
+        out.devices.push_back(std::move(share));
+      }
+    }
+    std::sort(out.devices.begin(), out.devices.end(),
+              [](const DeviceShare& a, const DeviceShare& b) { return a.device < b.device; });
+  }
+  return out;
+}
+
+}  // namespace bourse

@@ -1,0 +1,90 @@
+// What must hold after every event, whatever the faults, and what must hold when all is quiet.
+//
+// Checkers only look: at what actors say of themselves (Master::accounts), at what travels, and at what really happened on
+// the hosts (Executions). Each is a World observer; a breach is World::violation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "common/sim/world.h"
+
+namespace bourse::sim {
+
+// For every agent: free + offered + held + leased + unavailable = total, and no part above it. See "Ledger".
+class LedgerChecker final : public Observer {
+ public:
+  explicit LedgerChecker(World& world) : world_(world) { world.observe(*this); }
+  void stepped(Node& node, const Event& event) override;
+
+ private:
+  World& world_;
+};
+
+// An offer is made once and ends once; what has ended is not granted.
+class OfferChecker final : public Observer {
+ public:
+  explicit OfferChecker(World& world) : world_(world) { world.observe(*this); }
+  void stepped(Node& node, const Event& event) override;
+  void sent(Node& from, const Send& send) override;
+
+ private:
+  struct State {
+    bool ended = false, granted = false, keeps_rest = false;
+  };
+  World& world_;
+  std::map<OfferId, State> offers_;
+  std::map<PeerId, FrameworkId> peers_;
+  std::set<std::tuple<FrameworkId, Incarnation, Sequence>> answered_;
+  std::map<PeerId, Incarnation> lives_;
+};
+
+// A task runs at most once, anywhere. A framework hears one end of it, which is what happened.
+class TaskChecker final : public Observer {
+ public:
+  explicit TaskChecker(World& world) : world_(world) { world.observe(*this); }
+  void started(const TaskKey& task, const Execution& execution) override;
+  void sent(Node& from, const Send& send) override;
+  void session(Node& framework, const SessionEvent& event) override;
+  [[nodiscard]] std::size_t ends() const { return ends_.size(); }
+
+ private:
+  void end(const TaskKey& key, const TaskUpdate& update, Incarnation life);
+  World& world_;
+  struct End {
+    TaskStatus status;
+    Incarnation life;
+  };
+  std::map<TaskKey, End> ends_;
+  std::set<TaskKey> killed_;
+  std::set<std::tuple<Incarnation, FrameworkId, AgentId, StreamId, Sequence>> seen_;
+};
+
+// Gang slices come together: a gang is ready when all its slices are, and not before.
+class GangChecker final : public Observer {
+ public:
+  explicit GangChecker(World& world) : world_(world) { world.observe(*this); }
+  void sent(Node& from, const Send& send) override;
+  void session(Node& framework, const SessionEvent& event) override;
+
+ private:
+  World& world_;
+  std::map<std::pair<FrameworkId, GangId>, std::set<std::uint64_t>> members_, ready_;
+};
+
+// Empty, or what leaked: open offers, slices, processes, statuses, amounts that are not free. For when nothing is wanted.
+std::string leaks(World& world);
+
+// All of the above, in one.
+struct Checkers {
+  explicit Checkers(World& world) : ledger(world), offers(world), tasks(world), gangs(world) {}
+  LedgerChecker ledger;
+  OfferChecker offers;
+  TaskChecker tasks;
+  GangChecker gangs;
+};
+
+}  // namespace bourse::sim

@@ -1,0 +1,55 @@
+#include "common/sim/disk.h"
+
+#include <algorithm>
+
+namespace bourse::sim {
+
+void Disk::append(std::vector<Append> appends, std::string compact, Done done) {
+  if (full_) {
+    queue_.after(Duration(0), [done] { done(Error(Code::kLimit, "write: No space left on device")); });
+    return;
+  }
+  Safety safety = Safety::kProcess;
+  for (const Append& a : appends) {
+    if (a.safety == Safety::kPower) safety = Safety::kPower;
+  }
+  if (!compact.empty()) {  // written beside, flushed and renamed before anything else happens
+    snapshot_ = std::move(compact);
+    records_.clear();
+    flushed_ = 0;
+    ++compactions_;
+    safety = Safety::kPower;
+  } else {
+    for (Append& a : appends) records_.push_back({std::move(a.record), queue_.now()});
+  }
+  if (safety == Safety::kProcess) {
+    done({});
+    return;
+  }
+  const Duration longest = slow_ > Duration(0) ? slow_ : options_.flush_max;
+  const Duration delay(rng_.between(std::min(options_.flush_min, longest).count(), longest.count()));
+  last_flush_ = std::max(last_flush_, queue_.now() + delay);
+  queue_.at(last_flush_, [this, done, upto = records_.size(), compactions = compactions_] {
+    if (compactions == compactions_) flushed_ = std::max(flushed_, std::min(upto, records_.size()));
+    done({});
+  });
+}
+
+Started Disk::load(Incarnation incarnation) const {
+  Started started;
+  started.incarnation = incarnation;
+  started.snapshot = snapshot_;
+  for (const Record& r : records_) started.records.push_back(r.bytes);
+  return started;
+}
+
+void Disk::power_loss() {
+  std::size_t safe = flushed_;
+  while (safe < records_.size() && queue_.now() - records_[safe].written > options_.writeback) ++safe;
+  const std::size_t kept = safe + static_cast<std::size_t>(rng_.below(records_.size() - safe + 1));
+  records_.resize(kept);
+  flushed_ = kept;
+  ++compactions_;  // flushes that were under way confirm nothing any more
+}
+
+}  // namespace bourse::sim

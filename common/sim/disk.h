@@ -1,0 +1,56 @@
+// The disk model of one node: an append-only log that outlives the process, with honest faults.
+//
+// Safety::kProcess is in the kernel's hands at once and survives a kill of the process. Safety::kPower is reported after a
+// flush delay, many appends in order; what is not flushed may be lost, in part, when the host loses power. The kernel writes
+// old pages back by itself. A full disk refuses an append whole.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/core/action.h"
+#include "common/core/event.h"
+#include "common/core/result.h"
+#include "common/core/rng.h"
+#include "common/sim/queue.h"
+
+namespace bourse::sim {
+
+struct DiskOptions {
+  Duration flush_min = microseconds(100), flush_max = milliseconds(3);
+  Duration writeback = seconds(5);  // unflushed pages reach the platter by themselves after this
+};
+
+class Disk {
+ public:
+  Disk(EventQueue& queue, Rng rng, DiskOptions options) : queue_(queue), rng_(rng), options_(options) {}
+
+  using Done = std::function<void(const Result<>&)>;
+  // Calls done before it returns for Safety::kProcess, later otherwise.
+  void append(std::vector<Append> appends, std::string compact, Done done);
+  [[nodiscard]] Started load(Incarnation incarnation) const;
+
+  void power_loss();  // what was not flushed: a prefix of it stays, the rest and a torn record go
+  void set_full(bool full) { full_ = full; }
+  void set_slow(Duration flush_max) { slow_ = flush_max; }  // 0: as ever
+  [[nodiscard]] std::size_t records() const { return records_.size(); }
+
+ private:
+  struct Record {
+    std::string bytes;
+    Duration written;
+  };
+  EventQueue& queue_;
+  Rng rng_;
+  DiskOptions options_;
+  std::string snapshot_;
+  std::vector<Record> records_;
+  std::size_t flushed_ = 0;
+  std::uint64_t compactions_ = 0;
+  Duration last_flush_{0};
+  Duration slow_{0};
+  bool full_ = false;
+};
+
+}  // namespace bourse::sim

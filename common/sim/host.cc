@@ -1,0 +1,203 @@
+#include "common/sim/host.h"
+
+#include <algorithm>
+#include <csignal>
+
+namespace bourse::sim {
+
+Host::Host(EventQueue& queue, Rng rng, AgentId agent, Inventory inventory, HostOptions options, const Planner& planner,
+           Executions& truth)
+    : queue_(queue),
+      rng_(rng),
+      agent_(std::move(agent)),
+      inventory_(std::move(inventory)),
+      options_(options),
+      planner_(planner),
+      truth_(truth),
+      boot_id_(agent_.value + "-boot-1") {}
+
+// Never within the call that caused it: the agent's answer may change the tables that are being walked.
+void Host::post(Event event) {
+  if (post_) queue_.after(Duration(0), [post = post_, event = std::move(event)] { post(event); });
+}
+
+void Host::later(Duration most, std::function<void()> call) {
+  queue_.after(Duration(rng_.between(1, std::max<std::int64_t>(most.count(), 1))), [this, boot = boots_, call = std::move(call)] {
+    if (boot == boots_) call();
+  });
+}
+
+void Host::act(const HostAction& action) {
+  if (!launcher_up_ && !std::holds_alternative<RunProbe>(action)) return;  // the agent asks again when there is a successor
+  std::visit([this](const auto& a) { on(a); }, action);
+}
+
+void Host::on(const CarveSlice& action) {
+  later(options_.carve_max, [this, spec = action.spec] {
+    if (!slices_.contains(spec.id)) {
+      Resources sum = used();
+      if (!sum.add(spec.resources) || !inventory_.total.contains(sum)) {
+        if (on_violation) on_violation(spec.id, "slices of " + agent_.value + " add up to more than the host has");
+      }
+      slices_[spec.id] = spec;
+    }
+    post(SliceCarved{spec.id, {}});
+  });
+}
+
+void Host::on(const EraseSlice& action) {
+  for (auto& [key, task] : tasks_) {
+    if (task.slice == action.slice && task.running) end(key, SIGKILL);
+  }
+  later(options_.carve_max, [this, slice = action.slice] {
+    for (auto& [key, task] : tasks_) {
+      if (task.slice == slice && task.running) end(key, SIGKILL);
+    }
+    slices_.erase(slice);
+    post(SliceErased{slice});
+  });
+}
+
+void Host::on(const StartTask& action) {
+  const auto known = tasks_.find(action.task);
+  if (known != tasks_.end()) {
+    if (known->second.running) post(TaskStarted{action.task, ++pids_});
+    if (known->second.ended) report_end(action.task, known->second);
+    return;
+  }
+  tasks_[action.task].slice = action.slice;
+  later(options_.start_max, [this, key = action.task, spec = action.spec] { started(key, spec); });
+}
+
+void Host::started(const TaskKey& key, const TaskSpec& spec) {
+  const auto it = tasks_.find(key);
+  if (it == tasks_.end()) return;
+  if (!slices_.contains(it->second.slice)) {
+    tasks_.erase(it);
+    post(TaskStartFailed{key, "its slice is not on this host"});
+    return;
+  }
+  const TaskPlan plan = planner_(key, spec);
+  if (!plan.start_error.empty()) {
+    tasks_.erase(it);
+    post(TaskStartFailed{key, plan.start_error});
+    return;
+  }
+  Task& task = it->second;
+  task.running = true;
+  task.started = queue_.now();
+  task.ignores_term = plan.ignores_term;
+  task.out_of_memory = plan.out_of_memory;
+  Execution& truth = truth_[key];
+  truth.agent = agent_;
+  ++truth.starts;
+  truth.started = queue_.now();
+  if (on_started) on_started(key, truth);
+  task.end = queue_.after(plan.run, [this, key, status = plan.wait_status, boot = boots_] {
+    if (boot == boots_) end(key, status);
+  });
+  post(TaskStarted{key, ++pids_});
+}
+
+void Host::end(const TaskKey& key, std::int32_t wait_status) {
+  const auto it = tasks_.find(key);
+  if (it == tasks_.end() || !it->second.running) return;
+  Task& task = it->second;
+  queue_.cancel(task.end);
+  task.running = false;
+  task.ended = true;
+  task.wait_status = wait_status;
+  task.ended_at = queue_.now();
+  Execution& truth = truth_[key];
+  truth.ended = queue_.now();
+  truth.wait_status = wait_status;
+  if (on_ended) on_ended(key, truth);
+  report_end(key, task);
+}
+
+void Host::report_end(const TaskKey& key, const Task& task) {
+  TaskEnded ended;
+  ended.task = key;
+  ended.wait_status = task.wait_status;
+  ended.out_of_memory = task.out_of_memory;
+  ended.cpu = task.ended_at - task.started;
+  post(std::move(ended));
+}
+
+void Host::on(const SignalTask& action) {
+  const auto it = tasks_.find(action.task);
+  if (it == tasks_.end() || it->second.ended) return;
+  if (action.signal == SIGKILL || (action.signal == SIGTERM && !it->second.ignores_term)) {
+    later(milliseconds(1), [this, key = action.task, signal = action.signal] { end(key, signal); });
+  }
+}
+
+void Host::on(const ForgetTask& action) {
+  const auto it = tasks_.find(action.task);
+  if (it != tasks_.end() && it->second.ended) tasks_.erase(it);
+}
+
+void Host::on(const RunProbe& action) {
+  queue_.after(options_.probe, [this, boot = boots_, probe = action.probe] {
+    if (boot == boots_) post(ProbeDone{probe, inventory_, {}});
+  });
+}
+
+void Host::agent_started() {
+  if (!launcher_up_) return;  // launcher_returns() tells
+  later(milliseconds(2), [this] {
+    HostTasks all;
+    all.rebooted = rebooted_;
+    rebooted_ = false;
+    for (const auto& [key, task] : tasks_) {
+      if (task.running) all.running.push_back(key);
+    }
+    post(std::move(all));
+    std::vector<TaskKey> ended;
+    for (const auto& [key, task] : tasks_) {
+      if (task.ended) ended.push_back(key);
+    }
+    for (const TaskKey& key : ended) {
+      const auto it = tasks_.find(key);
+      if (it != tasks_.end()) report_end(key, it->second);
+    }
+  });
+}
+
+void Host::reboot() {
+  for (auto& [key, task] : tasks_) {
+    queue_.cancel(task.end);
+    truth_[key].vanished = true;
+  }
+  for (auto& [key, truth] : truth_) {
+    if (truth.agent == agent_) truth.vanished = true;  // the agent's memory of it may be gone as well
+  }
+  slices_.clear();
+  tasks_.clear();
+  ++boots_;
+  boot_id_ = agent_.value + "-boot-" + std::to_string(boots_);
+  booted_ = queue_.now();
+  rebooted_ = true;
+  launcher_up_ = true;
+}
+
+void Host::launcher_lost() {
+  launcher_up_ = false;
+  post(LauncherLost{});
+}
+
+void Host::launcher_returns() {
+  if (launcher_up_) return;
+  launcher_up_ = true;
+  // Requests that the old one had read but not carried out are gone with it.
+  std::erase_if(tasks_, [](const auto& item) { return !item.second.running && !item.second.ended; });
+  agent_started();
+}
+
+Resources Host::used() const {
+  Resources sum;
+  for (const auto& [id, spec] : slices_) (void)!sum.add(spec.resources);
+  return sum;
+}
+
+}  // namespace bourse::sim

@@ -1,0 +1,184 @@
+#include "common/sim/network.h"
+
+#include <algorithm>
+
+#include "common/wire/wire.h"
+
+namespace bourse::sim {
+
+Network::Network(EventQueue& queue, Rng rng, NetworkOptions options, Hooks hooks)
+    : queue_(queue), rng_(rng), options_(options), hooks_(std::move(hooks)) {}
+
+Network::Link& Network::link(ClientIx client) { return links_[client]; }
+
+Duration Network::delay() {
+  const Duration most = rng_.chance(options_.slow_permille) ? options_.delay_slow : options_.delay_max;
+  return Duration(rng_.between(std::min(options_.delay_min, most).count(), most.count()));
+}
+
+Message Network::through_wire(const Message& message) {
+  ++counters_.sent;
+  if (!options_.wire) return message;
+  const std::string bytes = wire::encode(message);
+  counters_.bytes += bytes.size();
+  auto back = wire::decode(bytes);
+  if (!back) {
+    hooks_.violation("a " + std::string(body_name(message.body)) + " cannot be decoded: " + back.error().text());
+    return message;
+  }
+  if (!(*back == message))
+    hooks_.violation("a " + std::string(body_name(message.body)) + " is another after encoding and decoding");
+  return *std::move(back);
+}
+
+// --- life of a link --------------------------------------------------------------------------------------------------
+
+void Network::drop(Link& l, bool keep_queue_up) {
+  if (l.peer.value != 0) peers_.erase(l.peer);
+  l.peer = PeerId{};
+  l.life = ++lives_;  // what is under way belongs to the life before, and is lost
+  counters_.lost += l.queue_down.size();
+  l.queue_down.clear();
+  if (!keep_queue_up) {
+    counters_.lost += l.queue_up.size();
+    l.queue_up.clear();
+  }
+}
+
+void Network::establish(ClientIx client) {
+  Link& l = link(client);
+  if (!l.exists || l.peer.value != 0 || !hooks_.server_up()) return;
+  queue_.after(Duration(rng_.between(1, std::max<std::int64_t>(options_.connect_max.count(), 1))), [this, client, life = l.life] {
+    Link& again = link(client);
+    if (again.life != life || !again.exists || again.peer.value != 0 || !hooks_.server_up()) return;
+    again.peer = PeerId(++peer_numbers_);
+    peers_[again.peer] = client;
+    pump_up(client);
+  });
+}
+
+void Network::client_up(ClientIx client, std::string identity) {
+  Link& l = link(client);
+  drop(l, false);
+  l.identity = std::move(identity);
+  l.exists = true;
+  establish(client);
+}
+
+void Network::client_down(ClientIx client) {
+  Link& l = link(client);
+  const PeerId peer = l.peer;
+  drop(l, false);
+  l.exists = false;
+  if (peer.value != 0 && rng_.chance(options_.peer_lost_permille)) {
+    queue_.after(delay(), [this, peer] { hooks_.server_lost_peer(peer); });
+  }
+}
+
+void Network::reconnect(ClientIx client) {
+  Link& l = link(client);
+  if (!l.exists) return;
+  drop(l, false);
+  establish(client);
+}
+
+void Network::server_up() {
+  for (auto& [client, l] : links_) establish(client);
+}
+
+void Network::server_down() {
+  for (auto& [client, l] : links_) {
+    const bool was = l.peer.value != 0;
+    drop(l, true);  // the client's socket keeps its queue for whoever binds there next
+    if (was && rng_.chance(options_.peer_lost_permille)) {
+      queue_.after(delay(), [this, client = client] { hooks_.client_lost_server(client); });
+    }
+  }
+}
+
+void Network::reset(ClientIx client) {
+  drop(link(client), true);
+  establish(client);
+}
+
+void Network::cut(PeerId peer) {
+  const auto at = peers_.find(peer);
+  if (at == peers_.end()) return;
+  const ClientIx client = at->second;
+  Link& l = link(client);
+  drop(l, true);
+  establish(client);
+}
+
+void Network::block(ClientIx client, bool up, bool down) {
+  Link& l = link(client);
+  l.blocked_up = up;
+  l.blocked_down = down;
+  if (!up) pump_up(client);
+  if (!down) pump_down(client);
+}
+
+// --- messages ----------------------------------------------------------------------------------------------------------
+
+void Network::send_up(ClientIx client, const Message& message) {
+  Link& l = link(client);
+  if (!l.exists || l.queue_up.size() >= options_.high_water_mark) {
+    ++counters_.lost;
+    return;
+  }
+  l.queue_up.push_back(through_wire(message));
+  pump_up(client);
+}
+
+void Network::pump_up(ClientIx client) {
+  Link& l = link(client);
+  if (l.peer.value == 0 || l.blocked_up) return;
+  while (!l.queue_up.empty()) {
+    l.last_up = std::max(l.last_up, queue_.now() + delay());
+    queue_.at(l.last_up, [this, client, life = l.life, message = std::move(l.queue_up.front())] {
+      const Link& now = link(client);
+      if (now.life != life || !hooks_.server_up()) {
+        ++counters_.lost;
+        return;
+      }
+      ++counters_.delivered;
+      hooks_.to_server(now.peer, now.identity, message);
+    });
+    l.queue_up.pop_front();
+  }
+}
+
+void Network::send_down(PeerId peer, const Message& message) {
+  const auto at = peers_.find(peer);
+  if (at == peers_.end()) {  // ROUTER_MANDATORY: no such peer
+    ++counters_.lost;
+    if (rng_.chance(options_.peer_lost_permille)) queue_.after(Duration(0), [this, peer] { hooks_.server_lost_peer(peer); });
+    return;
+  }
+  Link& l = link(at->second);
+  if (l.queue_down.size() >= options_.high_water_mark) {
+    ++counters_.lost;
+    return;
+  }
+  l.queue_down.push_back(through_wire(message));
+  pump_down(at->second);
+}
+
+void Network::pump_down(ClientIx client) {
+  Link& l = link(client);
+  if (l.peer.value == 0 || l.blocked_down) return;
+  while (!l.queue_down.empty()) {
+    l.last_down = std::max(l.last_down, queue_.now() + delay());
+    queue_.at(l.last_down, [this, client, life = l.life, message = std::move(l.queue_down.front())] {
+      if (link(client).life != life) {
+        ++counters_.lost;
+        return;
+      }
+      ++counters_.delivered;
+      hooks_.to_client(client, message);
+    });
+    l.queue_down.pop_front();
+  }
+}
+
+}  // namespace bourse::sim

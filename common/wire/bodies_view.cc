@@ -1,0 +1,135 @@
+// What frameworks, readers and operators may look at and ask.
+#include "common/wire/bodies.h"
+
+namespace bourse::wire {
+
+using State = AgentFacts::State;
+static_assert(same(fb::AgentState::Up, State::kUp) && same(fb::AgentState::Unreachable, State::kUnreachable) &&
+              same(fb::AgentState::Draining, State::kDraining) && same(fb::AgentState::Cordoned, State::kCordoned) &&
+              same(fb::AgentState::Removed, State::kRemoved) && same(fb::AgentState::MAX, State::kRemoved));
+
+static Offset<fb::AgentFacts> write(Builder& b, const AgentFacts& facts) {
+  const auto agent = put(b, facts.agent);
+  const auto total = put_resources(b, facts.total);
+  const auto labels = put_map(b, facts.labels);
+  return fb::CreateAgentFacts(b, agent, static_cast<fb::AgentState>(facts.state), total, labels, facts.incarnation.value,
+                              facts.degraded);
+}
+
+static bool read(In& in, const fb::AgentFacts& table, AgentFacts& facts) {
+  facts.incarnation = Incarnation(table.incarnation());
+  facts.degraded = table.degraded();
+  return in.name(table.agent(), facts.agent, "agent") && in.enumerator(table.state(), facts.state, "state") &&
+         read_part(in, table.total(), facts.total, "total") && in.map(table.labels(), facts.labels, "labels");
+}
+
+static Offset<fb::ExplainCount> write(Builder& b, const ExplainReply::Count& count) {
+  const auto reason = put(b, count.reason);
+  return fb::CreateExplainCount(b, reason, count.agents);
+}
+
+static bool read(In& in, const fb::ExplainCount& table, ExplainReply::Count& count) {
+  count.agents = table.agents();
+  return in.text(table.reason(), count.reason, "reason");
+}
+
+static Offset<fb::StatusRow> write(Builder& b, const StatusReply::Row& row) {
+  const auto name = put(b, row.name);
+  const auto fields = put_pairs(b, row.fields);
+  return fb::CreateStatusRow(b, name, fields);
+}
+
+static bool read(In& in, const fb::StatusRow& table, StatusReply::Row& row) {
+  return in.text(table.name(), row.name, "name") && in.pairs(table.fields(), row.fields, "fields");
+}
+
+Offset<fb::AgentsUpdate> write(Builder& b, const AgentsUpdate& body) {
+  const auto agents = put_list(b, body.agents);
+  return fb::CreateAgentsUpdate(b, body.version.value, body.snapshot, body.more, agents);
+}
+
+bool read(In& in, const fb::AgentsUpdate& table, AgentsUpdate& body) {
+  body.version = Version(table.version());
+  body.snapshot = table.snapshot();
+  body.more = table.more();
+  return read_list(in, table.agents(), body.agents, "agents");
+}
+
+Offset<fb::ExplainQuery> write(Builder& b, const ExplainQuery& body) {
+  const auto framework = put(b, body.framework);
+  return fb::CreateExplainQuery(b, body.tag, framework, body.line);
+}
+
+bool read(In& in, const fb::ExplainQuery& table, ExplainQuery& body) {
+  body.tag = table.tag();
+  body.line = table.line();
+  return in.optional_name(table.framework(), body.framework, "framework");  // empty: the framework that asks
+}
+
+Offset<fb::ExplainReply> write(Builder& b, const ExplainReply& body) {
+  const auto counts = put_list(b, body.counts);
+  const auto nearest = put(b, body.nearest);
+  const auto last_offer = put(b, body.last_offer);
+  const auto last_decline = put(b, body.last_decline);
+  const auto rank = put(b, body.rank);
+  return fb::CreateExplainReply(b, body.tag, static_cast<fb::Code>(body.code), body.agents, counts, nearest, last_offer,
+                                last_decline, rank);
+}
+
+bool read(In& in, const fb::ExplainReply& table, ExplainReply& body) {
+  body.tag = table.tag();
+  body.agents = table.agents();
+  return in.enumerator(table.code(), body.code, "code") && read_list(in, table.counts(), body.counts, "counts") &&
+         in.text(table.nearest(), body.nearest, "nearest") && in.text(table.last_offer(), body.last_offer, "last_offer") &&
+         in.text(table.last_decline(), body.last_decline, "last_decline") && in.text(table.rank(), body.rank, "rank");
+}
+
+Offset<fb::StatusQuery> write(Builder& b, const StatusQuery& body) {
+  const auto what = put(b, body.what);
+  const auto after = put(b, body.after);
+  return fb::CreateStatusQuery(b, body.tag, what, after, body.limit);
+}
+
+bool read(In& in, const fb::StatusQuery& table, StatusQuery& body) {
+  body.tag = table.tag();
+  body.limit = table.limit();
+  return in.text(table.what(), body.what, "what") && in.text(table.after(), body.after, "after");
+}
+
+Offset<fb::StatusReply> write(Builder& b, const StatusReply& body) {
+  const auto reason = put(b, body.reason);
+  const auto rows = put_list(b, body.rows);
+  return fb::CreateStatusReply(b, body.tag, static_cast<fb::Code>(body.code), reason, rows, body.more);
+}
+
+bool read(In& in, const fb::StatusReply& table, StatusReply& body) {
+  body.tag = table.tag();
+  body.more = table.more();
+  return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason") &&
+         read_list(in, table.rows(), body.rows, "rows");
+}
+
+Offset<fb::OperatorAction> write(Builder& b, const OperatorAction& body) {
+  const auto action = put(b, body.action);
+  const auto target = put(b, body.target);
+  const auto reason = put(b, body.reason);
+  return fb::CreateOperatorAction(b, body.tag, action, target, reason);
+}
+
+bool read(In& in, const fb::OperatorAction& table, OperatorAction& body) {
+  body.tag = table.tag();
+  return in.text(table.action(), body.action, "action") && in.text(table.target(), body.target, "target") &&
+         in.text(table.reason(), body.reason, "reason");
+}
+
+Offset<fb::OperatorReply> write(Builder& b, const OperatorReply& body) {
+  const auto reason = put(b, body.reason);
+  return fb::CreateOperatorReply(b, body.tag, static_cast<fb::Code>(body.code), reason);
+}
+
+bool read(In& in, const fb::OperatorReply& table, OperatorReply& body) {
+  body.tag = table.tag();
+  return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason");
+}
+
+}  // namespace bourse::wire

@@ -1,0 +1,81 @@
+// Every key of bourse.conf, with its type, default, range and sentence. bourse.conf(5) is checked against this table.
+#include "common/world/config.h"
+
+namespace bourse {
+namespace {
+
+constexpr std::int64_t us(std::int64_t s) { return s * 1'000'000; }
+constexpr std::int64_t kDay = us(24LL * 3600);
+constexpr std::int64_t kMiBytes = 1024LL * 1024;
+using enum ConfigType;
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> keys = {
+      {"cluster", "name", kText, "bourse", "Name of the cluster, shown by status and given to tasks as BOURSE_CLUSTER."},
+      {"cluster", "masters", kList, "tcp://127.0.0.1:7400", "Endpoints at which agents, frameworks and tools find the master."},
+      {"cluster", "server_key", kText, "",
+       "File with the master's public key (its .pub); empty means DIR/master.pub in the key directory."},
+      {"cluster", "keys", kText, "", "Directory of the keys that are allowed, one IDENTITY.pub each; empty means the usual place."},
+
+      {"master", "listen", kText, "tcp://127.0.0.1:7400", "Endpoint on which the master serves agents, frameworks and tools."},
+      {"master", "state", kText, "", "Directory of the master's registry; empty means the usual place."},
+      {"master", "offer_ttl", kDuration, "10s", "Time that a framework has to answer an offer.", us(1) / 10, kDay},
+      {"master", "heartbeat", kDuration, "5s", "Longest time that a peer may stay silent while all is well.", us(1) / 100,
+       us(3600)},
+      {"master", "peer_timeout", kDuration, "30s", "Silence after which an agent is unreachable and a framework disconnected.",
+       us(1) / 10, kDay},
+      {"master", "failover_timeout", kDuration, "7d",
+       "Time that slices and tasks of a framework that is gone are kept for its return.", 0, 365 * kDay},
+      {"master", "coalesce", kDuration, "2ms",
+       "Time between a change and the allocation pass that looks at it, so that changes are seen together.", 0, us(10)},
+      {"master", "gang_hold", kDuration, "10s",
+       "Time within which every agent of a gang must have answered, else the gang is given up.", us(1) / 10, us(3600)},
+
+      {"agent", "id", kText, "", "Name of this host in the cluster; empty means the host name."},
+      {"agent", "state", kText, "", "Directory of the agent's checkpoint and exit records; empty means the usual place."},
+      {"agent", "labels", kTable, "", "Labels of this host, such as rack, zone and region; frameworks can ask for them."},
+      {"agent", "reserve_cpus", kInteger, "0", "Hardware threads that are kept for the system and never offered.", 0, 65'536},
+      {"agent", "reserve_mem", kSize, "0", "Memory that is kept for the system and never offered.", 0, INT64_MAX},
+      {"agent", "isolation", kText, "auto",
+       "Whether slices are isolated by cgroups (auto: where the host allows it) or not at all (off).", 0, INT64_MAX, "auto|off"},
+      {"agent", "cgroup_root", kText, "bourse",
+       "Name of the cgroup, below the root of each hierarchy, under which slices are made."},
+      {"agent", "topology", kText, "",
+       "hwloc XML file or synthetic description to use instead of the host's own topology; empty means the host's."},
+      {"agent", "executor", kText, "real",
+       "Whether tasks are really started (real) or only pretended to run (mock), for tests of scale.", 0, INT64_MAX, "real|mock"},
+      {"agent", "launcher", kText, "", "Path of bourse-launcher; empty means the one installed with the agent."},
+      {"agent", "kill_grace", kDuration, "30s", "Time between SIGTERM and SIGKILL where a task does not say its own.", 0, kDay},
+      {"agent", "max_pids", kInteger, "32768", "Most processes and threads that one slice may have.", 1, 4'194'304},
+
+      {"batch", "listen", kList, "",
+       "Endpoints on which the batch framework serves submit and queue; empty means batch.sock in the run directory."},
+      {"batch", "state", kText, "", "Directory of the job queue and accounting database; empty means the usual place."},
+      {"batch", "role", kText, "batch", "Role, that is the account, in whose name the batch framework asks for resources."},
+      {"batch", "framework", kText, "batch", "Name under which the batch framework registers with the master."},
+      {"batch", "slice_reuse", kFlag, "true",
+       "Whether a slice is kept for the next job of the same user and shape instead of being given back."},
+      {"batch", "slice_idle", kDuration, "2s", "Time that a kept slice may stay without a job.", 0, us(3600)},
+      {"batch", "backfill", kText, "easy",
+       "Whether shorter jobs may start ahead of the first waiting one if they do not delay it (easy) or never (none).", 0,
+       INT64_MAX, "none|easy"},
+      {"batch", "default_time_limit", kDuration, "1h", "Time limit of a job that does not state one.", us(1), INT64_MAX},
+      {"batch", "max_time_limit", kDuration, "unlimited", "Longest time limit that a job may state.", us(1), INT64_MAX},
+      {"batch", "default_mem_per_cpu", kSize, "256MiB",
+       "Memory per hardware thread of a job that does not state any; 0 means that such a job has no memory limit.", 0, INT64_MAX},
+      {"batch", "kill_wait", kDuration, "30s", "Time between SIGTERM and SIGKILL at a job's time limit.", 0, us(3600)},
+      {"batch", "requeue_max", kInteger, "3", "Times that a job is queued again by itself after it was lost or preempted.", 0,
+       1000},
+      {"batch", "history_keep", kDuration, "90d", "Time that the records of finished jobs are kept.", 0, INT64_MAX},
+      {"batch", "submit_max_bytes", kSize, "4MiB", "Largest job script that is accepted.", 1024, 64 * kMiBytes},
+      {"batch", "queue_max", kInteger, "1000000", "Most jobs that may wait or run at one time; a submit beyond it is refused.", 1,
+       100'000'000},
+
+      {"log", "level", kText, "info", "Least important level that is logged.", 0, INT64_MAX, "debug|info|warn|error"},
+  };
+  return keys;
+}
+
+}  // namespace bourse

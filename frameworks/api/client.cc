@@ -1,0 +1,278 @@
+#include "frameworks/api/client.h"
+
+#include <algorithm>
+
+#include "common/core/hooks.h"
+#include "common/world/log.h"
+#include "frameworks/api/client_impl.h"
+
+namespace bourse {
+
+Message Client::Impl::make(Body body, std::string trace) const {
+  return {epoch_seen, incarnation, std::move(trace), std::move(body)};
+}
+
+void Client::Impl::send(Actions& out, Body body, std::string trace) {
+  sent_since_tick = true;
+  out.send(kMasterPeer, make(std::move(body), std::move(trace)));
+}
+
+void Client::Impl::say_hello(Actions& out) {
+  phase = Phase::kHello;
+  ++hellos;
+  FrameworkHello hello;
+  hello.framework = options.framework;
+  hello.role = options.role;
+  hello.incarnation = incarnation;
+  hello.failover_timeout = options.failover_timeout;
+  hello.watch_agents = options.watch_agents;
+  // Not those of unanswered accepts: the accept is repeated, and until then the master need not know them.
+  for (const auto& [number, entry] : slices.all())
+    if (entry.stage != SliceTable::Stage::kAsked) hello.slices.push_back({options.framework, number});
+  send(out, std::move(hello));
+  out.arm({kHelloTimer, 0, {}}, kHelloEvery);
+}
+
+void Client::Impl::leave(Actions& out, Up& up, const std::string& reason) {
+  if (announced) {
+    announced = false;
+    up.emplace_back(SessionDown{reason});
+    out.log(log_text(LogLevel::kWarn, "session_lost", {{"reason", reason}, {"action", "retrying"}}));
+  }
+  slices.session_lost();
+  tasks.session_lost();
+  phase = Phase::kWait;
+  hellos = 0;
+  ++attempt;
+  out.reconnect = true;
+  out.disarm({kHeartbeatTimer, 0, {}});
+  out.disarm({kSilenceTimer, 0, {}});
+  out.disarm({kRepeatTimer, 0, {}});
+  out.arm({kHelloTimer, 0, {}}, back_off());
+}
+
+void Client::Impl::finish(Phase final_phase, Actions& out) {
+  phase = final_phase;
+  announced = false;
+  for (std::uint32_t kind : {kHelloTimer, kHeartbeatTimer, kSilenceTimer, kOfferTimer, kFlushTimer, kRepeatTimer})
+    out.disarm({kind, 0, {}});
+}
+
+// A goodbye has no answer of its own. Whatever follows it is refused as a stranger's, so a heartbeat behind it brings the proof.
+void Client::Impl::say_goodbye(Actions& out) {
+  if (phase != Phase::kLeaving) hellos = 0;
+  phase = Phase::kLeaving;
+  ++hellos;
+  send(out, Goodbye{*goodbye});
+  send(out, Heartbeat{});
+  out.disarm({kSilenceTimer, 0, {}});
+  out.arm({kHelloTimer, 0, {}}, kHelloEvery);
+}
+
+// Doubling, with a jitter that spreads many frameworks but needs no randomness: a hash of who we are and of the attempt.
+Duration Client::Impl::back_off() const {
+  const std::uint32_t doublings = std::min<std::uint32_t>(attempt > 0 ? attempt - 1 : 0, 10);
+  const Duration base = std::min<Duration>(Duration(kBackOffMin.count() << doublings), kBackOffMax);
+  std::uint64_t hash = 0xcbf2'9ce4'8422'2325;  // FNV-1a
+  auto mix = [&hash](std::uint64_t byte) { hash = (hash ^ byte) * 0x100'0000'01b3; };
+  for (char c : options.framework.value) mix(static_cast<unsigned char>(c));
+  for (int shift = 0; shift < 64; shift += 8) mix((incarnation.value >> shift) & 0xff);
+  for (int shift = 0; shift < 32; shift += 8) mix((attempt >> shift) & 0xff);
+  hash ^= hash >> 29;
+  const auto half = static_cast<std::uint64_t>(base.count()) / 2;
+  return Duration(static_cast<Duration::rep>(half + hash % (half + 1)));
+}
+
+void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
+  switch (static_cast<Timer>(key.kind)) {
+    case kHelloTimer:
+      if (phase == Phase::kWait) {
+        say_hello(out);
+      } else if (phase == Phase::kHello) {
+        if (hellos >= kHellosPerMaster)
+          leave(out, up, "no answer to hello");
+        else
+          say_hello(out);
+      } else if (phase == Phase::kLeaving) {
+        if (hellos < kGoodbyesMax) {
+          say_goodbye(out);
+        } else {
+          finish(Phase::kEnded, out);
+          up.emplace_back(SessionDown{"goodbye, which the master may not have heard"});
+        }
+      }
+      break;
+    case kHeartbeatTimer:
+      if (phase != Phase::kUp) break;
+      if (!sent_since_tick) send(out, Heartbeat{now.wall});
+      sent_since_tick = false;
+      out.arm({kHeartbeatTimer, 0, {}}, heartbeat / 2);
+      break;
+    case kSilenceTimer: {
+      if (phase != Phase::kUp) break;
+      const Duration quiet = now.mono - last_heard;
+      if (quiet >= peer_timeout)
+        leave(out, up, "the master has been silent for " + format_duration(quiet));
+      else
+        out.arm({kSilenceTimer, 0, {}}, peer_timeout - quiet);
+      break;
+    }
+    case kOfferTimer:
+      offers_armed.reset();
+      for (OfferId id : offers.expired(now.mono)) up.emplace_back(OfferEnded{id, OfferEnd::kExpired});
+      arm_offers(now, out);
+      break;
+    case kFlushTimer:
+      flush_armed = false;
+      if (phase == Phase::kUp) flush(out);
+      break;
+    case kRepeatTimer:
+      if (phase != Phase::kUp) break;
+      for (const auto& [sequence, accept] : offers.unanswered()) send(out, accept);
+      reconcile_round(out);
+      // Whatever waits for a slice that was not reported by now: the master decides.
+      for (const SliceId& slice : tasks.waiting_slices()) {
+        const SliceTable::Entry* entry = slices.find(slice.number);
+        if (!entry || !slices.gang_waits(entry->gang)) send_waiting(slice, out);
+      }
+      out.arm({kRepeatTimer, 0, {}}, kRepeatEvery);
+      break;
+  }
+}
+
+void Client::Impl::welcome(Time now, const Message& message, const Welcome& body, Actions& out, Up& up) {
+  const bool new_leader = message.epoch != session_epoch;
+  if (new_leader && session_epoch.value != 0)
+    for (OfferId id : offers.take_all()) up.emplace_back(OfferEnded{id, OfferEnd::kRescinded});
+  session_epoch = message.epoch;
+  phase = Phase::kUp;
+  hellos = 0;
+  attempt = 0;
+  welcomed = now.mono;
+  if (body.heartbeat > Duration{0}) heartbeat = body.heartbeat;
+  if (body.peer_timeout > Duration{0}) peer_timeout = body.peer_timeout;
+  out.disarm({kHelloTimer, 0, {}});
+  out.arm({kHeartbeatTimer, 0, {}}, heartbeat / 2);
+  out.arm({kSilenceTimer, 0, {}}, peer_timeout);
+  out.arm({kRepeatTimer, 0, {}}, kRepeatEvery);
+  agents_version.reset();
+  agents_snapshot.reset();
+  if (!announced || new_leader) {
+    announced = true;
+    up.emplace_back(SessionUp{message.epoch, body.cluster});
+    out.log(log_text(LogLevel::kInfo, "session_up", {{"cluster", body.cluster}, {"epoch", std::to_string(message.epoch.value)}}));
+  }
+  resync(now, out);
+}
+
+// Everything that a master, the same or another, may not have got. All of it is harmless to say twice.
+void Client::Impl::resync(Time, Actions& out) {
+  if (!hooks::mutant("client.accept_not_repeated"))
+    for (const auto& [sequence, accept] : offers.unanswered()) send(out, accept);
+  std::map<Duration, std::vector<SliceId>> releases;
+  std::set<AgentId> agents = tasks.agents();
+  for (const auto& [number, entry] : slices.all()) {
+    if (entry.releasing) releases[entry.grace].push_back({options.framework, number});
+    if (!entry.agent.empty()) agents.insert(entry.agent);
+  }
+  for (auto& [grace, list] : releases) send(out, ReleaseSlices{std::move(list), grace});
+  streams.repeat_all();
+  demand_dirty = demand.has_value();
+  flush(out);
+  for (const SliceId& slice : tasks.waiting_slices()) {  // behind its accept, or else once the slice is reported
+    const SliceTable::Entry* entry = slices.find(slice.number);
+    if (entry && entry->stage == SliceTable::Stage::kAsked && !slices.gang_waits(entry->gang)) send_waiting(slice, out);
+  }
+  std::map<AgentId, std::vector<TaskId>> lost;
+  for (const auto& [task, entry] : tasks.all()) {
+    if (entry.declared_lost) lost[entry.agent].push_back(task);
+    if (entry.kill && !entry.waiting) send(out, *entry.kill);
+  }
+  for (auto& [agent, list] : lost) send(out, DeclareLost{agent, options.framework, std::move(list)});
+  reported.clear();
+  patience.clear();
+  for (const AgentId& agent : agents) reconcile(agent, out);
+  for (const auto& [tag, line] : explains) send(out, ExplainQuery{tag, options.framework, line});
+  if (goodbye) say_goodbye(out);
+}
+
+void Client::Impl::flush(Actions& out) {
+  if (demand_dirty && demand) {
+    demand_dirty = false;
+    Demand said = *demand;
+    if (hooks::mutant("client.demand_double_counts")) said.last_accept = offers.last_accept();
+    send(out, std::move(said));
+  }
+  for (auto& ack : streams.take_acks()) send(out, StatusAck{std::move(ack.agent), options.framework, ack.stream, ack.through});
+}
+
+void Client::Impl::want_flush(Actions& out) {
+  if (flush_armed || phase != Phase::kUp) return;
+  flush_armed = true;
+  out.arm({kFlushTimer, 0, {}}, Duration{0});
+}
+
+void Client::Impl::arm_offers(Time now, Actions& out) {
+  const auto next = offers.next_expiry();
+  // A timer that comes early for nothing is cheaper than one moved with each offer.
+  if (!next || (offers_armed && *offers_armed <= *next)) return;
+  offers_armed = next;
+  out.arm({kOfferTimer, 0, {}}, std::max(*next - now.mono, Duration{0}));
+}
+
+void Client::Impl::reconcile(const AgentId& agent, Actions& out) {
+  send(out, Reconcile{agent, options.framework, tasks.on(agent)});
+}
+
+// Tasks that nobody has told us of for a whole round: a launch or an answer was lost, or the agent is away. Asked again,
+// and less often the longer it is silent.
+void Client::Impl::reconcile_round(Actions& out) {
+  for (const AgentId& agent : tasks.unconfirmed_agents(round)) {
+    Patience& p = patience[agent];
+    if (round < p.next_round) continue;
+    p.next_round = round + p.step;
+    p.step = std::min<std::uint64_t>(p.step * 2, 32);
+    reconcile(agent, out);
+  }
+  ++round;
+}
+
+// --- Client ----------------------------------------------------------------------------------------------------------
+
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
+Client::~Client() = default;
+
+void Client::step(Time now, const Event& event, Actions& out, std::vector<SessionEvent>& up) {
+  Impl& im = *impl_;
+  if (ended()) return;
+  if (const auto* received = std::get_if<Received>(&event)) {
+    im.receive(now, received->message, out, up);
+  } else if (const auto* fired = std::get_if<TimerFired>(&event)) {
+    if (fired->key.kind >= kClientTimers) im.timer(now, fired->key, out, up);
+  } else if (const auto* started = std::get_if<Started>(&event)) {
+    if (im.phase != Impl::Phase::kNew) return;
+    im.incarnation = started->incarnation;
+    im.say_hello(out);
+  } else if (std::holds_alternative<PeerLost>(event)) {
+    if (im.phase == Impl::Phase::kUp || im.phase == Impl::Phase::kHello) im.leave(out, up, "connection lost");
+  }
+}
+
+void Client::command(Time now, const SessionCommand& command, Actions& out, std::vector<SessionEvent>& up) {
+  if (ended()) return;
+  std::visit([&](const auto& body) { impl_->command(now, body, out, up); }, command);
+}
+
+Result<> Client::launch(const AgentId& agent, const SliceId& slice, const TaskId& task, const TaskSpec& spec, Actions& out,
+                        std::vector<SessionEvent>& up) {
+  if (ended()) return Error(Code::kGone, "the session has ended");
+  return impl_->launch(agent, slice, task, spec, out, up);
+}
+
+std::uint64_t Client::make_slice_number() { return (impl_->incarnation.value << 24) + ++impl_->numbers; }
+GangId Client::make_gang() { return GangId((impl_->incarnation.value << 24) + ++impl_->gangs); }
+Sequence Client::last_accept() const { return impl_->offers.last_accept(); }
+bool Client::ended() const { return impl_->phase == Impl::Phase::kRefused || impl_->phase == Impl::Phase::kEnded; }
+bool Client::connected() const { return impl_->phase == Impl::Phase::kUp; }
+
+}  // namespace bourse

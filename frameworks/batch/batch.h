@@ -1,0 +1,252 @@
+// The batch framework's actor: from submitted jobs to demands, launches and records, and from statuses to results.
+//
+// A step function (common/core/actor.h): no I/O. It hears of the cluster by SessionEvents, of the tools by Requests, of its store by
+// Durable and AppendFailed. Promises:
+//  - An id is told only after its submit record is safe, and a job starts only after that.
+//  - A task id (job, index, attempt) is launched at most once; later attempts are on record before they are launched.
+//  - A terminal status is acknowledged to the agent only after its end record is safe.
+//  - After a restart nothing that an earlier life may have launched is launched again before every agent has been asked.
+// This file only routes; the rules live in the tables: jobs, queue, allocations, planner, arrays, depend, layout, environment.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/core/actor.h"
+#include "frameworks/batch/allocations.h"
+#include "frameworks/batch/depend.h"
+#include "frameworks/batch/environment.h"
+#include "frameworks/batch/jobs.h"
+#include "frameworks/batch/protocol.h"
+#include "frameworks/batch/queue.h"
+#include "frameworks/batch/records.h"
+
+namespace bourse::batch {
+
+constexpr std::size_t kDemandLinesMax = 64;
+constexpr std::uint32_t kDemandCountMax = 100'000;  // slices of one line
+constexpr std::size_t kKeysKept = 200'000;          // submission keys remembered
+constexpr std::size_t kWhysMax = 1000;              // questions to the master that wait for an answer
+constexpr std::size_t kStepsMax = 10'000;
+constexpr std::size_t kFlushRecordsMax = 5000;      // end records in one step
+
+// One run of a job or array task, from the decision to start it until its end is on record.
+struct Run {
+  JobId job;
+  std::uint64_t rank = 0;
+  std::uint32_t attempt = 1, restarts = 0;
+  TaskId task;
+  std::vector<SliceId> slices;  // the first runs the script
+  std::vector<AgentId> agents;
+  std::uint32_t layout = 0;
+  GangId gang;
+  JobState state = JobState::kConfiguring;
+  Duration started{0};         // wall; 0: not heard yet
+  Duration launched_wall{0};
+  Duration end_at{0};          // mono, by its limit
+  bool recovered = false;      // of an earlier life; its agent has not spoken yet
+  bool cancelled = false, requeue_asked = false, node_failed = false;
+  std::string cancel_reason;
+  std::uint32_t steps = 0, next_step = 1;
+};
+
+class Batch final : public Actor {
+ public:
+  explicit Batch(BatchOptions options);
+  ~Batch() override;
+  void step(Time now, const Event& event, Actions& out) override;
+
+  // For the outer driver, on its thread: is this job still here (else the history has it)?
+  [[nodiscard]] bool knows(const JobSelector& job) const;
+  struct Counts {
+    std::uint64_t jobs = 0, queued_tasks = 0, runs = 0, slices = 0, idle_slices = 0, submitted = 0, started = 0, ended = 0;
+    bool recovering = false;
+  };
+  [[nodiscard]] Counts counts() const;
+
+  enum Timer : std::uint32_t { kFlush = 1, kDemand, kWakeJobs, kIdleSlices, kRetryAppend, kRecovery };
+
+ private:
+  struct Asker {
+    PeerId peer;
+    std::uint64_t tag = 0;
+  };
+  struct Ended {  // one EndRecord on its way
+    JobId job;
+    std::uint64_t first = 0, last = 0;
+    bool whole = false, ok = false;
+    JobInfo info;
+  };
+  // What a step appended, by its ticket.
+  struct Pending {
+    std::vector<JobId> submits;
+    std::vector<Ended> ends;
+    std::vector<std::pair<JobId, std::uint64_t>> attempts;  // job, rank
+    std::vector<std::string> records;                       // to be tried again; not submits
+    std::vector<std::pair<Asker, ReplyBody>> on_failure;    // instead of the replies that were dropped
+    std::vector<std::pair<Asker, ReplyBody>> afterwards;    // answers that wait for the same
+    std::vector<AckStatus> acks;
+  };
+  struct Who {
+    std::int64_t uid = -1, gid = -1;
+    bool admin = false;
+    std::string name;
+  };
+  struct Watch {
+    Asker asker;
+    JobSelector asked;
+  };
+  struct Step {
+    Asker asker;
+    std::uint64_t run = 0;
+  };
+  struct StreamMark {
+    Sequence seen;
+    bool dirty = false;
+  };
+
+  // batch.cc: events
+  void on(const Started& e);
+  void on(const Request& e);
+  void on(const TimerFired& e);
+  void on(const Durable& e);
+  void on(const AppendFailed& e);
+  void on(const SessionEvent& e);
+  void session(const SessionUp& e);
+  void session(const SessionDown& e);
+  void session(const SessionRefused& e);
+  void session(const OfferMade& e);
+  void session(const OfferEnded& e);
+  void session(const AcceptAnswered& e);
+  void session(const SliceReady& e);
+  void session(const GangReady& e);
+  void session(const GangFailed& e);
+  void session(const SliceLost& e);
+  void session(const SliceRecalled& e);
+  void session(const TaskUpdate& e);
+  void session(const AgentsChanged& e);
+  void session(const Explained& e);
+  void flush();
+  void flush_soon();
+  void load(Record record, std::map<std::uint64_t, HintRecord>& hints, std::vector<SharedBlob*>& loaded);
+
+  // batch_recovery.cc
+  void ask_agent(const AgentId& agent);
+  void agent_answered(const AgentId& agent, std::uint32_t round);
+  void check_recovery(bool late);
+  void relayout();  // what agents there are has changed
+
+  // batch_submit.cc
+  Who who(const Request& request) const;
+  void handle(const Asker& asker, const Who& who, SubmitRequest request);
+  Result<JobId> admit(const Who& who, const std::string& key, JobSpec spec, bool test_only, std::string& remark);
+  void handle(const Asker& asker, const Who& who, const CancelRequest& request);
+  void handle(const Asker& asker, const Who& who, const ChangeRequest& request);
+  std::uint64_t cancel_waiting(Job& job, std::uint64_t first, std::uint64_t last, Reason reason, const std::string& text,
+                               Pending& pending);
+  void cancel_run(Run& run, std::int32_t signal, bool shell_only, const std::string& reason);
+  Result<std::uint64_t> cancel_one(const Who& who, const JobSelector& selector, const CancelRequest& request, Pending& pending);
+  Result<std::uint64_t> change_one(const Who& who, const JobSelector& selector, Change change, Pending& pending);
+  [[nodiscard]] std::vector<JobSelector> select(const JobFilter& filter) const;
+  [[nodiscard]] bool may_touch(const Who& who, const Job& job) const { return who.admin || who.uid == job.spec->uid; }
+  Result<> add_dependencies(Job& job, const Dependencies& dependencies, bool kill_when_never);
+  void erase_job(JobId id);
+
+  // batch_run.cc: when jobs start and end
+  void qualify(Job& job);        // into the queue, or out of it, and why
+  void settle_depend(Job& job);  // judges what it waits for
+  void target_changed(JobId target);
+  [[nodiscard]] TargetFacts facts_of(const Dependency& dependency) const;
+  [[nodiscard]] std::optional<std::uint64_t> next_rank(Job& job);
+  std::uint64_t corresponding(Job& job, std::uint64_t startable);
+  const Layout& layout_of(Job& job);
+  void schedule();
+  bool try_start(Job& job, Planner::Reservation* reservation, const Need* head);
+  void make_room(const Need& head, const Planner::Reservation& reservation);
+  void return_offers(const Need* head);
+  std::uint64_t start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang);
+  Run& note_run(Job& job, std::uint64_t rank, std::uint32_t attempt);
+  void launch(Job& job, Run& run);
+  [[nodiscard]] Placement placement_of(const Job& job, const Run& run) const;
+  void update(const TaskUpdate& e);
+  void finish(Run& run, const TaskStatus& status);
+  void requeue(Run& run, bool ran, const std::string& why);
+  void bump(Job& job, std::uint64_t rank, bool ran);
+  void free_slices(Run& run);
+  void release(Slice& slice, Duration grace);
+  void ended(Ended note);  // its record is safe
+  void publish_demand();
+  void demand_soon(bool force = false);
+  void wake_at_wall(JobId job, Duration wall);
+  [[nodiscard]] std::uint32_t attempt_of(const Job& job, std::uint64_t rank) const;
+  [[nodiscard]] std::uint32_t restarts_of(const Job& job, std::uint64_t rank) const;
+
+  // batch_tools.cc: what the tools ask
+  void handle(const Asker& asker, const Who& who, const QueueRequest& request);
+  void handle(const Asker& asker, const Who& who, const JobRequest& request);
+  void handle(const Asker& asker, const Who& who, const NodesRequest& request);
+  void handle(const Asker& asker, const Who& who, const WhyRequest& request);
+  void handle(const Asker& asker, const Who& who, const WatchRequest& request);
+  void handle(const Asker& asker, const Who& who, const SummaryRequest& request);
+  void handle(const Asker& asker, const Who& who, const StepRequest& request);
+  void handle(const Asker& asker, const Who& who, const HistoryRequest& request);
+  void answer(const Asker& asker, ReplyBody body);
+  [[nodiscard]] JobInfo base_info(const Job& job, bool full) const;
+  [[nodiscard]] JobInfo run_info(const Job& job, const Run& run, bool full) const;
+  [[nodiscard]] JobInfo waiting_info(const Job& job, bool full) const;
+  void rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit, std::vector<JobInfo>& rows) const;
+  [[nodiscard]] bool passes(const Job& job, const JobFilter& filter) const;
+  void changed(const JobInfo& info, JobId job, bool job_over);
+  void step_update(const TaskUpdate& e);
+  [[nodiscard]] std::pair<Reason, std::string> reason_of(const Job& job) const;
+
+  BatchOptions options_;
+  Time now_;
+  Actions* out_ = nullptr;  // of the step at hand
+
+  Jobs jobs_;
+  LayoutPool layouts_;
+  Queue queue_;
+  Allocations alloc_;
+  Outcomes outcomes_;
+  std::map<std::uint64_t, Run> runs_;  // by own number
+  std::map<GangId, std::uint64_t> gangs_;
+  std::multimap<JobId, JobId> waiters_;               // target -> who waits for it
+  std::set<std::pair<Duration, JobId>> wakes_;        // wall time
+  std::unordered_map<std::uint64_t, JobId> keys_;
+  std::deque<std::uint64_t> key_order_;
+  std::map<Ticket, Pending> pending_;
+  std::deque<Pending> retry_;
+  Pending gathered_;                 // end and attempt records for the next flush
+  std::vector<std::string> hints_;
+  std::map<std::pair<AgentId, StreamId>, StreamMark> streams_;
+  std::vector<std::pair<Asker, ReplyBody>> early_;    // only for the mutant
+  std::multimap<JobId, Watch> watches_;
+  std::map<PeerId, std::uint32_t> watch_counts_;
+  std::map<TaskId, Step> steps_;
+  struct WhyAsked {
+    Asker asker;
+    WhyReply reply;
+  };
+  std::map<std::uint64_t, WhyAsked> whys_;
+  std::map<AgentId, std::uint32_t> asked_;  // recovery: rounds that the agent has answered; see batch_recovery.cc
+  std::map<AgentId, std::vector<TaskId>> recovered_on_;
+  Incarnation incarnation_;
+  JobId next_id_{1};
+  std::uint64_t next_slice_ = 1, next_gang_ = 1, next_why_ = 1, launch_round_ = 0;
+  bool connected_ = false, recovering_ = false, dirty_ = false, flush_armed_ = false, demand_armed_ = false, demand_forced_ = false;
+  bool idle_armed_ = false, recovery_armed_ = false, full_ = false;
+  std::string cluster_, down_reason_ = "not connected yet";
+  std::vector<DemandLine> demanded_;
+  std::map<OfferId, Accept::Item> taking_;  // while a pass decides
+  std::set<OfferId> used_up_;
+  std::map<std::uint32_t, OfferId> cursor_;  // by layout: offers before this one have nothing for it in this pass
+  std::uint64_t submitted_ = 0, started_ = 0, ended_ = 0;
+};
+
+}  // namespace bourse::batch

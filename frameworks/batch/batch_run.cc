@@ -1,0 +1,778 @@
+// When jobs start and end: qualification, the scheduling pass, launches, statuses, new attempts, demand.
+#include <algorithm>
+#include <charconv>
+
+#include "common/core/hooks.h"
+#include "common/world/log.h"
+#include "frameworks/batch/batch.h"
+
+namespace bourse::batch {
+namespace {
+
+constexpr Duration kHoldOff = milliseconds(500);
+
+struct TaskName {
+  JobId job;
+  std::uint64_t index = 0;
+  std::uint32_t attempt = 0;
+  bool step = false;
+};
+
+// "12.0.1", "12.7.2"; with ".sN" a step of it.
+std::optional<TaskName> parse_task(const std::string& text) {
+  TaskName out;
+  std::uint64_t part[3] = {};
+  const char* at = text.data();
+  const char* end = at + text.size();
+  for (int i = 0; i < 3; ++i) {
+    auto [next, error] = std::from_chars(at, end, part[i]);
+    if (error != std::errc()) return std::nullopt;
+    at = next;
+    if (i < 2 && (at == end || *at++ != '.')) return std::nullopt;
+  }
+  out.step = at != end;
+  out.job = JobId(part[0]), out.index = part[1], out.attempt = static_cast<std::uint32_t>(part[2]);
+  return out;
+}
+
+Duration plus(Duration a, Duration b) { return b > kNoLimit - a ? kNoLimit : a + b; }
+
+}  // namespace
+
+std::uint32_t Batch::attempt_of(const Job& job, std::uint64_t rank) const {
+  if (!job.array) return job.attempt;
+  if (!job.retries) return 1;
+  auto it = job.retries->find(rank);
+  return it == job.retries->end() ? 1 : it->second.attempt;
+}
+std::uint32_t Batch::restarts_of(const Job& job, std::uint64_t rank) const {
+  if (!job.array) return job.restarts;
+  if (!job.retries) return 0;
+  auto it = job.retries->find(rank);
+  return it == job.retries->end() ? 0 : it->second.restarts;
+}
+
+// --- may it start? -------------------------------------------------------------------------------------------------
+
+const Layout& Batch::layout_of(Job& job) {
+  SpecEntry& entry = *job.spec;
+  if (entry.layout_epoch == 0 || (entry.layout_epoch != alloc_.epoch() && layouts_.at(entry.layout).depends_on_agents)) {
+    auto spec = decode_spec(entry.bytes);
+    auto layout = spec ? lay_out(*spec, options_, alloc_.largest_cpus()) : Result<Layout>(spec.error());
+    entry.layout = layouts_.intern(layout ? *std::move(layout) : Layout{});
+    entry.layout_epoch = alloc_.epoch();
+  }
+  return layouts_.at(entry.layout);
+}
+
+void Batch::wake_at_wall(JobId job, Duration wall) {
+  wakes_.emplace(wall, job);
+  // The wall clock may step: look again at least every minute.
+  const Duration wait = std::clamp<Duration>(wakes_.begin()->first - now_.wall, Duration{0}, seconds(60));
+  out_->arm({kWakeJobs, 0, {}}, wait);
+}
+
+void Batch::qualify(Job& job) {
+  job.reason = Reason::kNone;
+  std::uint64_t tasks = 0;
+  const bool durable = job.durable || hooks::mutant("batch.start_before_durable");
+  if (job.ending || !durable) {
+  } else if (job.held_admin) {
+    job.reason = Reason::kHeldAdmin;
+  } else if (job.held) {
+    job.reason = Reason::kHeldUser;
+  } else if (job.suspect && recovering_) {
+    job.reason = Reason::kNodeNotAvailable;
+  } else if (const Duration begin = std::max(job.spec->begin, job.eligible); begin > now_.wall) {
+    job.reason = Reason::kBeginTime;
+    wake_at_wall(job.id, begin);
+  } else if (job.depend && !job.depend->items.items.empty()) {
+    job.reason = Reason::kDependency;
+  } else {
+    tasks = job.array ? corresponding(job, job.array->startable()) : (job.state == JobState::kPending ? 1 : 0);
+    if (job.ending) tasks = 0;
+    if (job.array && tasks == 0 && job.array->waiting() > 0) job.reason = Reason::kDependency;
+    if (job.array && job.array->at_limit()) job.reason = Reason::kArrayTaskLimit;
+    if (tasks > 0) job.reason = Reason::kPriority;
+    if (job.eligible.count() == 0) job.eligible = now_.wall;
+  }
+  if (tasks > 0 && job.queued == 0) {
+    layout_of(job);
+    job.layout = job.spec->layout;
+  }
+  if (tasks == job.queued) return;
+  const bool grew = tasks > job.queued;
+  queue_.put(job, tasks);
+  if (!grew && !queue_.empty()) return;
+  dirty_ = true;
+  demand_soon();
+}
+
+TargetFacts Batch::facts_of(const Dependency& d) const {
+  TargetFacts out;
+  auto it = jobs_.all().find(d.job);
+  if (it == jobs_.all().end()) {
+    if (auto ok = outcomes_.find(d.job.value)) out.known = out.started = out.ended = true, out.ok = *ok;
+    return out;
+  }
+  const Job& job = it->second;
+  out.known = true;
+  auto from_run = [&](std::uint64_t number) {
+    auto run = runs_.find(number);
+    if (run == runs_.end()) return;
+    out.started = run->second.started.count() > 0;
+    out.started_at = run->second.started;
+  };
+  if (!job.array) {
+    from_run(job.id.value);
+  } else if (d.index) {
+    const auto rank = job.array->rank(*d.index);
+    if (!rank) return {};
+    out.ended = job.array->ended().contains(*rank);
+    out.started = out.ended;
+    out.ok = out.ended && !job.array->failed().contains(*rank);
+    if (!out.ended) from_run(job.number(*rank));
+  } else {
+    out.started = job.array->waiting() == 0;
+    for (std::uint64_t rank : job.array->running()) {
+      auto run = runs_.find(job.number(rank));
+      out.started = out.started && run != runs_.end() && run->second.started.count() > 0;
+      if (run != runs_.end()) out.started_at = std::max(out.started_at, run->second.started);
+    }
+  }
+  return out;
+}
+
+Result<> Batch::add_dependencies(Job& job, const Dependencies& dependencies, bool kill_when_never) {
+  if (dependencies.items.empty()) return {};
+  auto state = std::make_unique<DependState>();
+  state->items = dependencies;
+  for (Dependency& d : state->items.items)  // a job that is no array has no tasks to compare
+    if (d.type == DependencyType::kAfterCorr && !job.array) d.type = DependencyType::kAfterOk;
+  state->kill_when_never = kill_when_never;
+  for (const Dependency& d : state->items.items) {
+    if (d.type == DependencyType::kSingleton) continue;
+    if (!facts_of(d).known && !job.durable)
+      return Error(Code::kInvalid, "dependency: there is no job " + std::to_string(d.job.value) +
+                                       (d.index ? "_" + std::to_string(*d.index) : "") + ", or it ended too long ago to be known");
+    if (d.job == job.id) return Error(Code::kInvalid, "dependency: a job cannot depend on itself");
+    waiters_.emplace(d.job, job.id);
+    state->waits.push_back(d.job);
+    if (d.type == DependencyType::kAfterCorr) state->corr = d.job;
+  }
+  job.depend = std::move(state);
+  if (job.durable) settle_depend(job);
+  return {};
+}
+
+void Batch::settle_depend(Job& job) {
+  if (!job.depend || job.ending || !job.durable) return;
+  DependState& state = *job.depend;
+  std::vector<Dependency> open;
+  std::optional<Duration> wake;
+  bool met = false, never = false;
+  for (const Dependency& d : state.items.items) {
+    if (d.type == DependencyType::kSingleton) {
+      // Waits for the nearest earlier job of that name and user, then looks again.
+      const SpecView mine = Jobs::view(job);
+      const Job* blocker = nullptr;
+      for (auto it = jobs_.all().find(job.id); it != jobs_.all().begin() && blocker == nullptr;) {
+        --it;
+        const SpecView other = Jobs::view(it->second);
+        if (other.uid == mine.uid && other.name == mine.name) blocker = &it->second;
+      }
+      if (blocker == nullptr) {
+        met = true;
+        continue;
+      }
+      open.push_back(d);
+      if (std::find(state.waits.begin(), state.waits.end(), blocker->id) == state.waits.end()) {
+        waiters_.emplace(blocker->id, job.id);
+        state.waits.push_back(blocker->id);
+      }
+      continue;
+    }
+    const TargetFacts target = facts_of(d);
+    Verdict verdict = judge(d, target, now_.wall, wake);
+    if (!target.known) {  // of a job so old that nobody knows how it ended
+      const bool any = d.type == DependencyType::kAfterAny || d.type == DependencyType::kAfter || d.type == DependencyType::kAfterCorr;
+      verdict = any ? Verdict::kMet : Verdict::kNotYet;
+    }
+    if (verdict == Verdict::kMet && d.type != DependencyType::kAfterCorr) met = true;
+    else if (verdict == Verdict::kNever) never = true;
+    if (verdict != Verdict::kMet && !(verdict == Verdict::kNever && state.items.any)) open.push_back(d);
+  }
+  if (state.items.any && met) open.clear(), never = false;
+  else if (state.items.any) never = open.empty() && never;
+  if (wake) wake_at_wall(job.id, *wake);
+  if (never) {
+    if (state.kill_when_never) {
+      cancel_waiting(job, 0, job.array ? job.array->size() - 1 : 0, Reason::kDependencyNeverSatisfied,
+                     "a job that it depends on did not end as it asks", gathered_);
+      flush_soon();
+      return;
+    }
+    open = state.items.items;
+    job.reason = Reason::kDependencyNeverSatisfied;
+  }
+  state.items.items = std::move(open);
+}
+
+void Batch::target_changed(JobId target) {
+  std::vector<JobId> waiting;
+  for (auto [it, end] = waiters_.equal_range(target); it != end; ++it) waiting.push_back(it->second);
+  for (JobId id : waiting) {
+    Job* job = jobs_.find(id);
+    if (job == nullptr || job->ending) continue;
+    settle_depend(*job);
+    if (job->ending) continue;
+    const Reason before = job->reason;
+    qualify(*job);
+    if (before == Reason::kDependencyNeverSatisfied && job->reason == Reason::kDependency) job->reason = before;
+  }
+}
+
+// --- the pass ------------------------------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> Batch::next_rank(Job& job) {
+  if (!job.array) return job.state == JobState::kPending ? std::optional<std::uint64_t>(0) : std::nullopt;
+  return job.array->next();
+}
+
+// aftercorr: the first tasks in order whose counterparts have ended well may start; those of failed ones never will.
+std::uint64_t Batch::corresponding(Job& job, std::uint64_t startable) {
+  if (!job.array || !job.depend || job.depend->corr.value == 0) return startable;
+  std::uint64_t ready = 0;
+  for (const auto& [first, last] : job.array->waiting_ranges(16)) {
+    for (std::uint64_t rank = first; rank <= last && ready < startable; ++rank) {
+      const Dependency d{DependencyType::kAfterOk, job.depend->corr, job.array->index(rank), Duration{0}};
+      std::optional<Duration> wake;
+      const Verdict verdict = judge(d, facts_of(d), now_.wall, wake);
+      if (verdict == Verdict::kNotYet) return ready;
+      if (verdict == Verdict::kNever && job.depend->kill_when_never) {
+        cancel_waiting(job, rank, rank, Reason::kDependencyNeverSatisfied, "its counterpart failed", gathered_);
+        flush_soon();
+        if (job.ending) return 0;
+        return ready > 0 ? ready : corresponding(job, job.array->startable());
+      }
+      if (verdict == Verdict::kNever) return ready;
+      ++ready;
+    }
+  }
+  return ready;
+}
+
+// First come, first served over classes; the first that does not fit gets a reservation, the rest may pass it by EASY's rule.
+void Batch::schedule() {
+  if (!dirty_) return;
+  dirty_ = false;
+  taking_.clear();
+  used_up_.clear();
+  cursor_.clear();
+  ++launch_round_;
+  const Need* head = nullptr;
+  Planner::Reservation reservation;
+  std::uint32_t looked = 0;
+  auto it = queue_.order().begin();
+  while (it != queue_.order().end() && (alloc_.idle() > 0 || used_up_.size() < alloc_.offers().size())) {
+    const Queue::Key key = it->first;
+    Job& job = *jobs_.find(key.job);
+    if (try_start(job, head != nullptr ? &reservation : nullptr, head)) {
+      it = queue_.order().lower_bound(key);
+      continue;
+    }
+    if (head == nullptr) {
+      head = &layouts_.at(job.layout).need;
+      job.reason = Reason::kResources;
+      reservation = alloc_.planner().reserve(*head, now_.mono);
+    }
+    ++it;
+    if (++looked > options_.backfill_depth) break;
+  }
+  if (!taking_.empty()) {
+    AcceptOffers accept;
+    for (auto& [offer, item] : taking_) accept.accept.items.push_back(std::move(item));
+    out_->session.insert(out_->session.begin(), std::move(accept));  // ahead of the launches into these slices
+    taking_.clear();
+  }
+  for (OfferId id : used_up_) alloc_.end_offer(id);
+  used_up_.clear();
+  if (head != nullptr) make_room(*head, reservation);
+  return_offers(head);
+  if (alloc_.idle() > 0 && !idle_armed_) {
+    idle_armed_ = true;
+    out_->arm({kIdleSlices, 0, {}}, options_.slice_idle / 2 + milliseconds(1));
+  }
+}
+
+bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* head) {
+  const auto rank = next_rank(job);
+  if (!rank) {
+    queue_.put(job, 0);  // cannot be, but a pass must end
+    return true;
+  }
+  if (job.doubt && attempt_of(job, *rank) == 1) {
+    // An agent that has not spoken may have it: only under a new number, which must be on record first.
+    if (job.array) job.array->started(*rank);
+    else job.state = JobState::kConfiguring;
+    bump(job, *rank, false);
+    qualify(job);
+    return true;
+  }
+  const Layout& layout = layouts_.at(job.layout);
+  const Duration end = plus(now_.mono, job.spec->limit);
+  auto allowed = [&](const std::vector<Planner::Holding>& holdings) {
+    return head == nullptr || alloc_.planner().allow(*reservation, *head, holdings, end);
+  };
+  const SliceKind kind{layout.key, job.spec->uid};
+  if (auto slices = alloc_.idle_of(kind, layout.need.nodes); !slices.empty()) {
+    std::vector<Planner::Holding> holdings;
+    for (const SliceId& id : slices) {
+      const Slice& slice = *alloc_.find(id);
+      holdings.push_back({alloc_.node(slice.agent), slice.amount});
+    }
+    if (allowed(holdings)) return start_run(job, *rank, std::move(slices), GangId()), true;
+  }
+  // New slices out of offers, on different agents.
+  std::vector<std::pair<Offer*, Resources>> parts;
+  std::set<AgentId> agents;
+  OfferId& cursor = cursor_[job.layout];
+  for (auto it = alloc_.offers().lower_bound(cursor); it != alloc_.offers().end(); ++it) {
+    const OfferId id = it->first;
+    Offer& offer = it->second;
+    if (used_up_.contains(id) || (layout.need.nodes > 1 && taking_.contains(id)) || agents.contains(offer.agent)) continue;
+    auto amount = carve(layout.need.shape, offer.resources, offer.agent_total, offer.labels);
+    if (!amount) {
+      if (offer.resources.cpus.value <= 0) used_up_.insert(id);
+      if (parts.empty()) cursor = OfferId(id.value + 1);
+      continue;
+    }
+    if (layout.need.nodes == 1 && !allowed({{alloc_.node(offer.agent), *amount}})) continue;
+    agents.insert(offer.agent);
+    parts.emplace_back(&offer, *std::move(amount));
+    if (parts.size() == layout.need.nodes) break;
+  }
+  if (parts.size() < layout.need.nodes) return false;
+  if (layout.need.nodes > 1) {
+    std::vector<Planner::Holding> holdings;
+    for (auto& [offer, amount] : parts) holdings.push_back({alloc_.node(offer->agent), amount});
+    if (!allowed(holdings)) return false;
+  }
+  const bool gang = layout.need.nodes > 1;
+  const GangId gang_id = gang ? GangId((incarnation_.value << 24) + next_gang_++) : GangId();
+  std::vector<SliceId> slices;
+  AcceptOffers together;
+  for (auto& [offer, amount] : parts) {
+    auto carved = alloc_.carve_from(*offer, layout.need.shape);
+    BOURSE_ASSERT(static_cast<bool>(carved), to_text(layout.need.shape));
+    Slice slice;
+    slice.id = {FrameworkId(options_.framework), (incarnation_.value << 24) + next_slice_++};
+    slice.agent = offer->agent;
+    slice.amount = *std::move(carved);
+    slice.kind = kind;
+    slice.offer = offer->id;
+    slice.gang = gang_id;
+    slice.run = job.number(*rank);
+    Accept::Slice asked{slice.id.number, layout.need.shape, Duration{0}, job.layout + 1};
+    if (gang) {
+      together.accept.items.push_back({offer->id, offer->generation, {std::move(asked)}, false});
+      used_up_.insert(offer->id);
+    } else {
+      auto& item = taking_[offer->id];
+      item.offer = offer->id, item.generation = offer->generation;
+      item.slices.push_back(std::move(asked));
+      if (offer->resources.cpus.value == 0) used_up_.insert(offer->id);
+    }
+    slices.push_back(slice.id);
+    alloc_.add(std::move(slice));
+  }
+  if (gang) {
+    together.accept.all_or_nothing = true;
+    together.accept.gang = gang_id;
+    out_->session.push_back(std::move(together));
+  }
+  const std::uint64_t number = start_run(job, *rank, std::move(slices), gang_id);
+  if (gang) gangs_[gang_id] = number;
+  return true;
+}
+
+// What the head waits for is there, but in pieces: idle slices and offers on one node. Given back, the master joins them.
+void Batch::make_room(const Need& head, const Planner::Reservation& reservation) {
+  if (reservation.at > now_.mono) {
+    // It does not fit yet. Idle slices that no queued class can use only stand in the way of others.
+    std::vector<SliceId> useless;
+    for (const auto& [kind, ids] : alloc_.idle_by_kind()) {
+      const bool wanted = std::any_of(queue_.order().begin(), queue_.order().end(), [&](const auto& entry) {
+        return entry.second->key.uid == kind.uid && layouts_.at(entry.second->key.layout).key == kind.shape;
+      });
+      if (!wanted) useless.insert(useless.end(), ids.begin(), ids.end());
+    }
+    for (const SliceId& id : useless) release(*alloc_.find(id), Duration{0});
+    return;
+  }
+  for (Planner::Node node : reservation.nodes) {
+    const AgentId agent = alloc_.agent_of(node);
+    const auto idle = alloc_.idle_on(agent);
+    bool one_offer = false;
+    for (const auto& [id, offer] : alloc_.offers())
+      one_offer = one_offer || (offer.agent == agent && fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
+    if (one_offer) continue;
+    for (const SliceId& id : idle) release(*alloc_.find(id), Duration{0});
+    DeclineOffers decline;
+    for (const auto& [id, offer] : alloc_.offers())
+      if (offer.agent == agent) decline.items.push_back({id, DeclineReason::kTooSmall, "to be joined with more on this agent", Duration{0}});
+    for (const auto& item : decline.items) alloc_.end_offer(item.offer);
+    if (!decline.items.empty()) out_->session.push_back(std::move(decline));
+  }
+}
+
+// Offers that help nobody go back. The head of the queue, when it needs several nodes, keeps what it can use until their time is up.
+void Batch::return_offers(const Need* head) {
+  DeclineOffers decline;
+  for (const auto& [id, offer] : alloc_.offers()) {
+    if (queue_.empty()) {
+      decline.items.push_back({id, DeclineReason::kNoWork, {}, Duration{0}});
+      continue;
+    }
+    if (head == nullptr) {  // the pass ended before the queue did: something else used it all up
+      decline.items.push_back({id, DeclineReason::kNoWork, {}, Duration{0}});
+      continue;
+    }
+    const Misfit misfit = fits(head->shape, offer.resources, offer.agent_total, offer.labels);
+    if (misfit == Misfit::kNone && head->nodes > 1) continue;
+    const DeclineReason reason = misfit == Misfit::kLabels ? DeclineReason::kLabels
+                                 : misfit == Misfit::kNone ? DeclineReason::kReserved
+                                                           : DeclineReason::kTooSmall;
+    decline.items.push_back({id, reason, {}, kHoldOff});
+  }
+  for (const auto& item : decline.items) alloc_.end_offer(item.offer);
+  if (!decline.items.empty()) out_->session.push_back(std::move(decline));
+}
+
+Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt) {
+  const std::uint64_t index = job.array ? job.array->index(rank) : 0;
+  Run run;
+  run.job = job.id, run.rank = rank, run.attempt = attempt, run.restarts = restarts_of(job, rank);
+  run.task = TaskId(std::to_string(job.id.value) + "." + std::to_string(index) + "." + std::to_string(attempt));
+  if (job.queued == 0) {
+    layout_of(job);
+    job.layout = job.spec->layout;
+  }
+  run.layout = job.layout;
+  run.launched_wall = now_.wall;
+  run.end_at = plus(now_.mono, job.spec->limit);
+  if (job.array) job.array->started(rank);
+  else job.state = JobState::kRunning;
+  return runs_[job.number(rank)] = std::move(run);
+}
+
+std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang) {
+  const std::uint64_t number = job.number(rank);
+  Run& run = note_run(job, rank, attempt_of(job, rank));
+  run.gang = gang;
+  run.slices = std::move(slices);
+  std::vector<Planner::Holding> holdings;
+  bool ready = true;
+  std::string agents, numbers;
+  for (const SliceId& id : run.slices) {
+    Slice& slice = *alloc_.find(id);
+    alloc_.occupy(slice, number);
+    ready = ready && slice.ready;
+    run.agents.push_back(slice.agent);
+    holdings.push_back({alloc_.node(slice.agent), slice.amount});
+    agents += (agents.empty() ? "" : ",") + slice.agent.str();
+    numbers += (numbers.empty() ? "" : ",") + std::to_string(id.number);
+  }
+  run.state = ready ? JobState::kRunning : JobState::kConfiguring;
+  alloc_.planner().start(number, run.end_at, std::move(holdings));
+  hints_.push_back(encode(Record(HintRecord{job.id, rank, run.attempt, agents, numbers})));
+  flush_soon();
+  launch(job, run);
+  ++started_;
+  qualify(job);
+  changed(run_info(job, run, false), job.id, false);
+  return number;
+}
+
+Placement Batch::placement_of(const Job& job, const Run& run) const {
+  Placement p;
+  p.id = JobId(job.number(run.rank));
+  if (job.array) p.array = job.id, p.index = job.array->index(run.rank);
+  p.restarts = run.restarts;
+  for (const AgentId& agent : run.agents) p.hosts.push_back(agent.str());
+  const Shape& shape = layouts_.at(run.layout).need.shape;
+  p.cpus_per_node = shape.cpus, p.mem_per_node = shape.mem;
+  for (const DeviceAsk& ask : shape.devices) p.devices_per_node += ask.count;
+  if (shape.whole_host && !run.slices.empty())
+    if (const Slice* slice = const_cast<Allocations&>(alloc_).find(run.slices.front()); slice != nullptr && slice->amount.cpus > p.cpus_per_node)
+      p.cpus_per_node = slice->amount.cpus, p.mem_per_node = slice->amount.mem;
+  return p;
+}
+
+void Batch::launch(Job& job, Run& run) {
+  JobSpec spec = Jobs::full_spec(job);
+  const Placement placement = placement_of(job, run);
+  LaunchTask command;
+  command.agent = run.agents.front(), command.slice = run.slices.front(), command.task = run.task;
+  TaskSpec& task = command.spec;
+  task.user = spec.user, task.uid = static_cast<std::uint32_t>(spec.uid), task.gid = static_cast<std::uint32_t>(spec.gid);
+  task.argv.emplace_back("{artifact:script}");
+  task.argv.insert(task.argv.end(), spec.args.begin(), spec.args.end());
+  task.env = job_environment(spec, job.array ? job.array->spec() : ArraySpec{}, layouts_.at(run.layout), placement, options_);
+  task.directory = spec.directory;
+  const OutputNames names = output_names(spec, placement);
+  task.stdin_path = names.in, task.stdout_path = names.out, task.stderr_path = names.error;
+  task.append_output = spec.append_output;
+  task.umask = spec.umask;
+  task.rlimits = std::move(spec.rlimits);
+  if (job.script != nullptr) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
+  task.time_limit = job.spec->limit;
+  task.kill_grace = options_.kill_grace;
+  task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
+  out_->session.push_back(std::move(command));
+}
+
+// --- statuses ------------------------------------------------------------------------------------------------------
+
+void Batch::update(const TaskUpdate& e) {
+  if (e.sequence.value != 0) {
+    StreamMark& mark = streams_[{e.agent, e.stream}];
+    mark.seen = std::max(mark.seen, e.sequence);
+    mark.dirty = true;
+    if (hooks::mutant("batch.ack_before_durable")) out_->session.push_back(AckStatus{e.agent, e.stream, e.sequence});
+    flush_soon();
+  }
+  const TaskStatus& status = e.status;
+  if (status.task.str().starts_with("recover.")) {
+    std::uint64_t round = 0;
+    const std::string prefix = "recover." + std::to_string(incarnation_.value) + ".";
+    if (status.task.str().starts_with(prefix)) {
+      for (char c : status.task.str().substr(prefix.size())) round = round * 10 + static_cast<std::uint64_t>(c - '0');
+      agent_answered(e.agent, static_cast<std::uint32_t>(std::min<std::uint64_t>(round, 9)));
+    }
+    return;
+  }
+  const auto name = parse_task(status.task.str());
+  if (!name) return;
+  if (name->step) return step_update(e);
+  Job* job = jobs_.find(name->job);
+  auto old_run = [&] {  // of another attempt, or of a job that is no more: nothing of it may go on
+    if (is_terminal(status.state)) return;
+    Kill kill;
+    kill.agent = e.agent, kill.task = status.task;
+    out_->session.push_back(KillTask{kill});
+  };
+  if (job == nullptr || job->ending) return old_run();
+  std::uint64_t rank = 0;
+  if (job->array) {
+    const auto found = job->array->rank(name->index);
+    if (!found || job->array->ended().contains(*found)) return old_run();
+    rank = *found;
+  }
+  if (name->attempt != attempt_of(*job, rank)) return old_run();
+  auto it = runs_.find(job->number(rank));
+  if (it == runs_.end()) {
+    // Launched by an earlier life, and its hint was lost. Or it waits for a record of its next attempt.
+    if (status.state == TaskState::kNeverStarted) return;
+    if (job->array ? !job->array->is_waiting(rank) : job->state != JobState::kPending) return;
+    Run& run = note_run(*job, rank, name->attempt);
+    run.agents = {e.agent};
+    run.slices = {e.slice};
+    run.state = JobState::kRunning;
+    if (Slice* slice = alloc_.find(e.slice)) {
+      slice->kind = {layouts_.at(run.layout).key, job->spec->uid};
+      alloc_.occupy(*slice, job->number(rank));
+    }
+    it = runs_.find(job->number(rank));
+    qualify(*job);
+  }
+  Run& run = it->second;
+  if (run.recovered) {
+    run.recovered = false;
+    std::vector<Planner::Holding> holdings;
+    for (const SliceId& id : run.slices)
+      if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
+    alloc_.planner().start(it->first, run.end_at, std::move(holdings));
+  }
+  if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
+    if (status.state == TaskState::kRunning) {
+      run.started = status.started.count() > 0 ? status.started : now_.wall;
+      const bool news = run.state != JobState::kRunning && run.state != JobState::kCompleting;
+      if (news) run.state = JobState::kRunning;
+      if (news) changed(run_info(*job, run, false), job->id, false);
+      if (waiters_.contains(job->id)) target_changed(job->id);
+    }
+    return;
+  }
+  finish(run, status);
+}
+
+void Batch::free_slices(Run& run) {
+  for (const SliceId& id : run.slices) {
+    Slice* slice = alloc_.find(id);
+    if (slice == nullptr || slice->run == 0) continue;
+    alloc_.vacate(*slice, now_.mono);
+    // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
+    if (run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
+  }
+  if (run.gang.value != 0) gangs_.erase(run.gang);
+  dirty_ = true;
+}
+
+void Batch::release(Slice& slice, Duration grace) {
+  if (slice.releasing) return;
+  alloc_.release(slice);
+  out_->session.push_back(ReleaseSlice{slice.id, grace});
+}
+
+void Batch::bump(Job& job, std::uint64_t rank, bool ran) {
+  const std::uint32_t attempt = attempt_of(job, rank) + (hooks::mutant("batch.requeue_same_attempt") ? 0 : 1);
+  const std::uint32_t restarts = restarts_of(job, rank) + (ran ? 1 : 0);
+  const bool hold = attempt > options_.attempts_max;
+  if (!job.array) {
+    job.attempt = attempt, job.restarts = restarts;
+    job.doubt = false;
+  } else {
+    if (!job.retries) job.retries = std::make_unique<std::map<std::uint64_t, ArrayRetry>>();
+    (*job.retries)[rank] = {attempt, restarts};
+  }
+  if (hold) job.held_admin = true;
+  // The first few at once, then slower: an agent that refuses everything must not be a busy loop.
+  if (attempt > 4) job.eligible = now_.wall + seconds(1) * std::min<std::int64_t>(attempt, 30);
+  gathered_.records.push_back(encode(Record(AttemptRecord{job.id, rank, attempt, restarts, hold})));
+  gathered_.attempts.emplace_back(job.id, rank);
+  flush_soon();
+}
+
+void Batch::requeue(Run& run, bool ran, const std::string& why) {
+  Job& job = *jobs_.find(run.job);
+  const std::uint64_t rank = run.rank, number = job.number(rank);
+  if (run.cancelled) {
+    TaskStatus status;
+    status.task = run.task, status.state = TaskState::kKilled, status.ended = now_.wall;
+    return finish(run, status);
+  }
+  out_->log(log_text(LogLevel::kInfo, "requeued", {{"task", run.task.str()}, {"reason", why}}));
+  alloc_.planner().finish(number);
+  free_slices(run);
+  runs_.erase(number);
+  if (!job.array) job.state = JobState::kConfiguring;  // until its new attempt is on record
+  bump(job, rank, ran);
+}
+
+void Batch::finish(Run& run, const TaskStatus& status) {
+  Job& job = *jobs_.find(run.job);
+  const std::uint64_t number = job.number(run.rank);
+  if (status.state == TaskState::kNeverStarted) return requeue(run, false, status.message.empty() ? "it had not started" : status.message);
+  const bool lost = status.state == TaskState::kLost || run.node_failed;
+  if (lost && job.spec->requeue) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
+  if (run.requeue_asked && status.state == TaskState::kKilled) return requeue(run, true, "asked for");
+  if (status.state == TaskState::kPreempted && job.spec->requeue) return requeue(run, true, "preempted");
+
+  JobInfo info = run_info(job, run, true);
+  info.started = status.started.count() > 0 ? status.started : run.started;
+  info.ended = status.ended.count() > 0 ? status.ended : now_.wall;
+  info.elapsed = info.started.count() > 0 && info.ended > info.started ? info.ended - info.started : Duration{0};
+  info.cpu = status.cpu, info.mem_peak = status.mem_peak;
+  info.exit_code = status.exit_code, info.exit_signal = status.signal;
+  info.reason_text = status.message;
+  auto set = [&](JobState state, Reason reason) { info.state = state, info.reason = reason; };
+  switch (status.state) {
+    case TaskState::kExited:
+      if (status.exit_code == 0) set(JobState::kCompleted, Reason::kNone);
+      else set(JobState::kFailed, Reason::kNonZeroExit);
+      break;
+    case TaskState::kSignaled: set(JobState::kFailed, Reason::kRaisedSignal); break;
+    case TaskState::kFailedStart:
+      set(JobState::kFailed, Reason::kLaunchFailed);
+      info.exit_code = 0, info.exit_signal = 53;  // what Slurm's users know for it
+      break;
+    case TaskState::kKilled: set(JobState::kCancelled, Reason::kCancelled); break;
+    case TaskState::kTimeLimit:
+      set(JobState::kTimeout, Reason::kTimeLimit);
+      if (info.exit_signal == 0 && info.exit_code == 0) info.exit_signal = 15;
+      break;
+    case TaskState::kOutOfMemory: set(JobState::kOutOfMemory, Reason::kOutOfMemory); break;
+    case TaskState::kPreempted: set(JobState::kPreempted, Reason::kNone); break;
+    case TaskState::kLost: set(JobState::kNodeFail, Reason::kNodeFail); break;
+    default: set(JobState::kFailed, Reason::kUnknownExit); break;
+  }
+  if (run.node_failed && info.state == JobState::kCancelled) set(JobState::kNodeFail, Reason::kNodeFail);
+  if (run.cancelled && info.state == JobState::kCancelled && !run.cancel_reason.empty()) info.reason_text = run.cancel_reason;
+
+  Ended note;
+  note.job = job.id, note.first = note.last = run.rank;
+  note.ok = info.state == JobState::kCompleted;
+  alloc_.planner().finish(number);
+  free_slices(run);
+  if (job.array) job.array->ended(run.rank, run.rank, note.ok);
+  else job.state = JobState::kCompleting;
+  note.whole = !job.array || job.array->finished();
+  if (note.whole) job.ending = true;
+  note.info = std::move(info);
+  runs_.erase(number);
+  gathered_.ends.push_back(std::move(note));
+  flush_soon();
+  qualify(job);
+}
+
+void Batch::ended(Ended note) {
+  Job* job = jobs_.find(note.job);
+  ended_ += note.last - note.first + 1;
+  if (job == nullptr) return;
+  outcomes_.note(job->number(note.first), job->number(note.last), note.ok);
+  if (note.whole && job->array) {
+    target_changed(note.job);  // while its tasks can still be told apart
+    outcomes_.note(job->id.value, job->id.value, job->array->all_ok());
+  }
+  if (note.whole) erase_job(note.job);
+  changed(note.info, note.job, note.whole);
+  target_changed(note.job);
+  if (note.whole) waiters_.erase(note.job);
+}
+
+// --- demand --------------------------------------------------------------------------------------------------------
+
+void Batch::demand_soon(bool force) {
+  demand_forced_ = demand_forced_ || force;
+  if (demand_armed_) return;
+  demand_armed_ = true;
+  out_->arm({kDemand, 0, {}}, milliseconds(1));
+}
+
+// Pending tasks by shape, in queue order. Published when it differs in kind or grew, or shrank to half: what is accepted in between the
+// master takes off by itself.
+void Batch::publish_demand() {
+  std::vector<DemandLine> lines;
+  std::map<std::uint32_t, std::size_t> by_layout;
+  for (const auto& [key, c] : queue_.order()) {
+    auto [it, fresh] = by_layout.try_emplace(c->key.layout, lines.size());
+    if (fresh) {
+      if (lines.size() == kDemandLinesMax) {
+        by_layout.erase(it);
+        continue;
+      }
+      const Layout& layout = layouts_.at(c->key.layout);
+      DemandLine line;
+      line.id = c->key.layout + 1;
+      line.shape = layout.need.shape;
+      line.gang_min = layout.need.nodes > 1 ? layout.need.nodes : 0;
+      line.priority = -static_cast<std::int32_t>(lines.size());
+      lines.push_back(std::move(line));
+    }
+    DemandLine& line = lines[it->second];
+    const std::uint64_t slices = std::min<std::uint64_t>(c->tasks, kDemandCountMax) * layouts_.at(c->key.layout).need.nodes;
+    line.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(line.count + slices, kDemandCountMax));
+  }
+  bool same = !demand_forced_ && lines.size() == demanded_.size();
+  for (std::size_t i = 0; same && i < lines.size(); ++i) {
+    const DemandLine &a = lines[i], &b = demanded_[i];
+    same = a.id == b.id && a.count <= b.count && (a.count >= 16 ? a.count >= b.count / 2 : a.count == b.count);
+  }
+  if (same) return;
+  demand_forced_ = false;
+  demanded_ = lines;
+  out_->session.push_back(SetDemand{false, std::move(lines)});
+}
+
+}  // namespace bourse::batch

@@ -1,0 +1,183 @@
+// bourse-batch: the reactor, sockets for the tools, the session with the master, the store, and the batch actor between them.
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/hooks.h"
+#include "common/world/config.h"
+#include "common/world/driver.h"
+#include "common/world/files.h"
+#include "common/world/log.h"
+#include "common/world/reactor.h"
+#include "common/world/transport.h"
+#include "frameworks/batch/batch.h"
+#include "frameworks/batch/history.h"
+#include "frameworks/batch/session_bridge.h"
+#include "frameworks/batch/store.h"
+
+namespace bourse::batch {
+namespace {
+
+struct Arguments {
+  std::string config, state;
+  std::vector<std::string> overrides;
+  int ready_fd = -1;
+};
+
+struct World {
+  Reactor reactor;
+  Context context;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<History> history;
+  std::unique_ptr<Batch> batch;
+  std::unique_ptr<Driver> driver;
+  std::unique_ptr<SessionBridge> session;
+  std::vector<std::unique_ptr<Listener>> listeners;
+};
+
+// A listener's peers have numbers of its own; the actor sees them apart by the listener's place.
+constexpr std::uint64_t kPeerBits = 56;
+PeerId outer(std::size_t listener, PeerId peer) { return PeerId((static_cast<std::uint64_t>(listener) << kPeerBits) | peer.value); }
+
+void reply(World& w, PeerId peer, std::string bytes) {
+  const auto listener = static_cast<std::size_t>(peer.value >> kPeerBits);
+  // Gone, or too slow to read: its watches end with it, everything else it can ask again.
+  if (!w.listeners[listener]->send(PeerId(peer.value & ((std::uint64_t{1} << kPeerBits) - 1)), std::move(bytes)))
+    log_event(LogLevel::kDebug, "reply_dropped", {{"peer", std::to_string(peer.value)}});
+}
+
+void on_frame(World& w, std::size_t listener, const Frame& frame) {
+  const PeerId peer = outer(listener, frame.peer);
+  // What is about the past is answered by the history's own thread. A job that has just ended is in one of the two: the actor
+  // forgets it only after its record is safe.
+  auto request = decode_request(frame.bytes);
+  if (request) {
+    const std::uint64_t tag = request->tag;
+    if (auto* h = std::get_if<HistoryRequest>(&request->body)) {
+      w.history->ask(std::move(*h), [&w, peer, tag](HistoryReply r) { reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)})); });
+      return;
+    }
+    if (auto* j = std::get_if<JobRequest>(&request->body); j != nullptr && !w.batch->knows(j->job)) {
+      if (frame.uid != 0) j->script = false;
+      w.history->ask(std::move(*j), [&w, peer, tag](JobReply r) { reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)})); });
+      return;
+    }
+  }
+  w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::string(frame.bytes)});
+}
+
+BatchOptions options_of(const Config& config) {
+  BatchOptions o;
+  o.cluster = config.text("cluster", "name");
+  o.framework = config.text("batch", "framework");
+  o.default_time_limit = config.duration("batch", "default_time_limit");
+  o.max_time_limit = config.duration("batch", "max_time_limit");
+  o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");
+  o.slice_idle = config.flag("batch", "slice_reuse") ? config.duration("batch", "slice_idle") : Duration{0};
+  o.kill_grace = config.duration("batch", "kill_wait");
+  o.requeue = config.integer("batch", "requeue_max") > 0;
+  o.pending_max = static_cast<std::uint64_t>(config.integer("batch", "queue_max"));
+  if (config.text("batch", "backfill") != "easy") o.backfill_depth = 0;
+  return o;
+}
+
+Result<> run(const Arguments& arguments) {
+  const Places places = Places::find();
+  std::string path = arguments.config;
+  if (path.empty() && access(places.config.c_str(), F_OK) == 0) path = places.config;
+  const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
+  const std::string level = config.text("log", "level");
+  log_init("bourse-batch", level == "debug"  ? LogLevel::kDebug
+                           : level == "warn" ? LogLevel::kWarn
+                           : level == "error" ? LogLevel::kError
+                                              : LogLevel::kInfo);
+  if (const std::string hooks = hooks::active(); !hooks.empty()) log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
+  std::string state = !arguments.state.empty() ? arguments.state : config.text("batch", "state");
+  if (state.empty()) state = places.state + "/batch";
+
+  World w;
+  std::vector<std::string> records;
+  w.store = BOURSE_TRY(Store::open(state + "/queue.db", records));
+  w.history = BOURSE_TRY(History::open(state + "/queue.db", w.reactor));
+  const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
+  w.batch = std::make_unique<Batch>(options_of(config));
+
+  Driver::Hooks hooks;
+  hooks.reply = [&w](PeerId peer, std::string bytes) { reply(w, peer, std::move(bytes)); };
+  hooks.session = [&w](const SessionCommand& command) {
+    if (w.session) w.session->command(command);
+  };
+  hooks.append = [&w](std::vector<Append> appends, std::string, LogFile::Done done) { w.store->append(w.reactor, std::move(appends), std::move(done)); };
+  hooks.stop = [&w] { w.reactor.stop(); };
+  w.driver = std::make_unique<Driver>(w.reactor, *w.batch, std::move(hooks));
+
+  BridgeOptions bridge;
+  bridge.framework = config.text("batch", "framework"), bridge.role = config.text("batch", "role");
+  bridge.config = path;
+  bridge.endpoints = config.list("cluster", "masters");
+  bridge.incarnation = incarnation;
+  w.session = BOURSE_TRY(SessionBridge::open(w.reactor, bridge, [&w](SessionEvent e) { w.driver->post(std::move(e)); }));
+  w.driver->post(Started{incarnation, {}, std::move(records)});
+
+  // The local socket is open to every user of the host: the kernel says who asks. tcp is for those whose key is allowed.
+  std::vector<std::string> endpoints = config.list("batch", "listen");
+  if (endpoints.empty()) {
+    BOURSE_TRY(make_directories(places.run, 0755));
+    endpoints.push_back("ipc://" + places.run + "/" + kBatchSocketName);
+  }
+  KeyPair keys;
+  bool keyed = false;
+  std::string key_directory = config.text("cluster", "keys");
+  if (key_directory.empty()) key_directory = places.keys;
+  for (const std::string& endpoint : endpoints) {
+    const bool tcp = endpoint.starts_with("tcp://");
+    if (tcp && !keyed && access((key_directory + "/framework=" + bridge.framework).c_str(), F_OK) == 0) {
+      keys = BOURSE_TRY(read_key_file(key_directory + "/framework=" + bridge.framework));
+      w.context.set_keyring(BOURSE_TRY(Keyring::read(key_directory)));
+      keyed = true;
+    }
+    auto listener = std::make_unique<Listener>(w.context, w.reactor, SocketLimits{10'000, static_cast<std::int64_t>(kRequestBytesMax)});
+    BOURSE_TRY(listener->bind(endpoint, tcp && keyed ? &keys : nullptr));
+    if (endpoint.starts_with("ipc://")) ::chmod(endpoint.substr(6).c_str(), 0666);
+    const std::size_t place = w.listeners.size();
+    listener->on_frame([&w, place](const Frame& frame) { on_frame(w, place, frame); });
+    log_event(LogLevel::kInfo, "listening", {{"endpoint", listener->endpoint()}});
+    w.listeners.push_back(std::move(listener));
+  }
+
+  w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
+  w.reactor.on_signal(SIGINT, [&w] { w.reactor.stop(); });
+  w.reactor.on_signal(SIGHUP, [] { log_event(LogLevel::kInfo, "reload_ignored", {{"what", "restart bourse-batch; no job is disturbed by that"}}); });
+  std::signal(SIGPIPE, SIG_IGN);
+  announce_ready(arguments.ready_fd);
+  w.reactor.run();
+  return {};
+}
+
+}  // namespace
+}  // namespace bourse::batch
+
+int main(int argc, char** argv) {
+  bourse::hooks::init(std::getenv("BOURSE_CRASH_AT"), std::getenv("BOURSE_MUTANT"));
+  bourse::batch::Arguments arguments;
+  CLI::App app("Keeps the queue of batch jobs and runs them on a Bourse cluster. See bourse-batch(8).", "bourse-batch");
+  app.add_option("--config", arguments.config, "Configuration file (default: of the cluster's directory, see bourse.conf(5))");
+  app.add_option("--set", arguments.overrides, "section.key=value, over the configuration file")->allow_extra_args(false);
+  app.add_option("--state", arguments.state, "Directory of the queue and the history (default: batch.state)");
+  app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when submits are taken");
+  app.set_version_flag("--version", "bourse-batch " BOURSE_VERSION);
+  CLI11_PARSE(app, argc, argv);
+  const auto result = bourse::batch::run(arguments);
+  if (result) return 0;
+  std::fprintf(stderr, "bourse-batch: %s\n", result.error().text().c_str());
+  return 1;
+}

@@ -1,0 +1,316 @@
+#include "frameworks/batch/store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "common/core/hooks.h"
+#include "common/world/files.h"
+#include "frameworks/batch/protocol.h"
+#include "frameworks/batch/records.h"
+#include "frameworks/batch/sql.h"
+
+namespace bourse::batch {
+namespace {
+
+// live: the submit record, and what was changed since. task: attempts and hints of tasks that have not ended. history: ends.
+constexpr const char* kSchema =
+    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS blob(digest TEXT PRIMARY KEY, bytes BLOB) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS live(id INTEGER PRIMARY KEY, record BLOB, change BLOB);"
+    "CREATE TABLE IF NOT EXISTS task(number INTEGER PRIMARY KEY, attempt BLOB, hint BLOB);"
+    "CREATE TABLE IF NOT EXISTS history(id INTEGER PRIMARY KEY, job INTEGER, first INTEGER, last INTEGER, state INTEGER, uid INTEGER,"
+    " user TEXT, name TEXT, partition TEXT, account TEXT, started INTEGER, ended INTEGER, key TEXT, info BLOB);"
+    "CREATE INDEX IF NOT EXISTS history_ended ON history(ended, id);"
+    "INSERT OR IGNORE INTO meta VALUES('schema', 1);"
+    "INSERT OR IGNORE INTO meta VALUES('next', 1);";
+
+}  // namespace
+
+struct Store::Impl {
+  struct Group {
+    std::vector<std::string> records;
+    Reactor* reactor = nullptr;
+    LogFile::Done done;  // empty: told already
+  };
+
+  std::string path;
+  int lock = -1;
+  Database db;
+  Statement put_blob, put_live, set_change, put_attempt, put_hint, drop_tasks, put_history, get_live, drop_live, set_next;
+  std::uint64_t next = 1;
+
+  std::mutex mutex;
+  std::condition_variable work;
+  std::vector<Group> queue;
+  bool stopping = false;
+  std::thread writer;
+  std::atomic<std::uint64_t> commits{0}, written{0};
+
+  Result<> prepare() {
+    BOURSE_TRY(put_blob.prepare(db, "INSERT OR IGNORE INTO blob VALUES(?,?)"));
+    BOURSE_TRY(put_live.prepare(db, "INSERT OR REPLACE INTO live VALUES(?,?,NULL)"));
+    BOURSE_TRY(set_change.prepare(db, "UPDATE live SET change=? WHERE id=?"));
+    BOURSE_TRY(put_attempt.prepare(db, "INSERT INTO task VALUES(?,?,NULL) ON CONFLICT(number) DO UPDATE SET attempt=excluded.attempt, hint=NULL"));
+    BOURSE_TRY(put_hint.prepare(db, "INSERT INTO task VALUES(?,NULL,?) ON CONFLICT(number) DO UPDATE SET hint=excluded.hint"));
+    BOURSE_TRY(drop_tasks.prepare(db, "DELETE FROM task WHERE number BETWEEN ? AND ?"));
+    BOURSE_TRY(put_history.prepare(db, "INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    BOURSE_TRY(get_live.prepare(db, "SELECT record FROM live WHERE id=?"));
+    BOURSE_TRY(drop_live.prepare(db, "DELETE FROM live WHERE id=?"));
+    return set_next.prepare(db, "UPDATE meta SET value=? WHERE name='next'");
+  }
+
+  // A task's own number; arrays' tasks follow their job's.
+  Result<std::uint64_t> number_of(JobId job, std::uint64_t rank) {
+    get_live.bind(job.value);
+    std::uint64_t number = job.value;
+    if (get_live.step()) {
+      auto record = decode_record(get_live.bytes(0));
+      if (record)
+        if (const auto* s = std::get_if<SubmitRecord>(&*record); s != nullptr && s->ids > 1) number = job.value + 1 + rank;
+    }
+    get_live.reset();
+    return number;
+  }
+
+  Result<> apply(const std::string& bytes) {
+    Record record = BOURSE_TRY(decode_record(bytes));
+    if (const auto* b = std::get_if<BlobRecord>(&record)) return put_blob.bind_text(b->digest).bind_blob(b->bytes).run();
+    if (const auto* s = std::get_if<SubmitRecord>(&record)) {
+      next = std::max(next, s->id.value + s->ids);
+      return put_live.bind(s->id.value).bind_blob(bytes).run();
+    }
+    if (const auto* a = std::get_if<AttemptRecord>(&record))
+      return put_attempt.bind(BOURSE_TRY(number_of(a->job, a->rank))).bind_blob(bytes).run();
+    if (const auto* h = std::get_if<HintRecord>(&record))
+      return put_hint.bind(BOURSE_TRY(number_of(h->job, h->rank))).bind_blob(bytes).run();
+    if (const auto* c = std::get_if<ChangeRecord>(&record)) return set_change.bind_blob(bytes).bind(c->job.value).run();
+    if (const auto* e = std::get_if<EndRecord>(&record)) {
+      const JobInfo info = BOURSE_TRY(decode_info(e->info));
+      std::string key;
+      if (e->whole) {
+        get_live.bind(e->job.value);
+        if (get_live.step())
+          if (auto live = decode_record(get_live.bytes(0)); live)
+            if (const auto* s = std::get_if<SubmitRecord>(&*live)) key = s->key;
+        get_live.reset();
+      }
+      BOURSE_TRY(put_history.bind(e->number)
+                     .bind(e->job.value)
+                     .bind(e->first)
+                     .bind(e->last)
+                     .bind(static_cast<std::int64_t>(e->state))
+                     .bind(info.uid)
+                     .bind_text(info.user)
+                     .bind_text(info.name)
+                     .bind_text(info.partition)
+                     .bind_text(info.account)
+                     .bind(static_cast<std::int64_t>(info.started.count()))
+                     .bind(static_cast<std::int64_t>(info.ended.count()))
+                     .bind_text(key)
+                     .bind_blob(e->info)
+                     .run());
+      BOURSE_TRY(drop_tasks.bind(e->number).bind(e->number + (e->last - e->first)).run());
+      if (e->whole) BOURSE_TRY(drop_live.bind(e->job.value).run());
+    }
+    return {};
+  }
+
+  Result<> commit(const std::vector<Group>& groups) {
+    const std::uint64_t before = next;
+    auto body = [&]() -> Result<> {
+      BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
+      for (const Group& group : groups)
+        for (const std::string& record : group.records) BOURSE_TRY(apply(record));
+      if (next != before) BOURSE_TRY(set_next.bind(next).run());
+      hooks::crash_point("store.before_commit");
+      return db.run("COMMIT");
+    };
+    Result<> done = body();
+    if (!done) {
+      // After some errors SQLite has rolled back by itself; a second rollback is then refused, which is fine.
+      (void)static_cast<bool>(db.run("ROLLBACK"));
+      next = before;
+      return done;
+    }
+    hooks::crash_point("store.after_commit");
+    ++commits;
+    for (const Group& group : groups) written += group.records.size();
+    return {};
+  }
+
+  void loop() {
+    std::unique_lock lock_queue(mutex);
+    while (true) {
+      work.wait(lock_queue, [&] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      std::vector<Group> groups;
+      std::size_t count = 0;
+      for (Group& group : queue) count += group.records.size();
+      if (count <= kGroupRecordsMax) {
+        groups.swap(queue);
+      } else {
+        count = 0;
+        std::size_t taken = 0;
+        while (taken < queue.size() && (taken == 0 || count + queue[taken].records.size() <= kGroupRecordsMax)) count += queue[taken++].records.size();
+        groups.assign(std::make_move_iterator(queue.begin()), std::make_move_iterator(queue.begin() + static_cast<std::ptrdiff_t>(taken)));
+        queue.erase(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken));
+      }
+      lock_queue.unlock();
+      const Result<> result = commit(groups);
+      Reactor* reactor = nullptr;
+      std::vector<LogFile::Done> tell;
+      for (Group& group : groups)
+        if (group.done) tell.push_back(std::move(group.done)), reactor = group.reactor;
+      if (reactor != nullptr)
+        reactor->wake([tell = std::move(tell), result] {
+          for (const auto& done : tell) done(result);
+        });
+      lock_queue.lock();
+    }
+  }
+
+  Result<> load(std::vector<std::string>& records) {
+    Statement meta, live, blob, tasks, parts, outcomes;
+    BOURSE_TRY(meta.prepare(db, "SELECT value FROM meta WHERE name=?"));
+    meta.bind_text("schema");
+    if (!meta.step()) return db.error("read the schema's version");
+    if (meta.integer(0) != 1) return Error(Code::kVersion, path + " is of schema " + std::to_string(meta.integer(0)) + "; this bourse-batch knows 1");
+    meta.reset();
+    meta.bind_text("next");
+    if (meta.step()) next = static_cast<std::uint64_t>(meta.integer(0));
+    meta.reset();
+
+    BOURSE_TRY(live.prepare(db, "SELECT id, record, change FROM live ORDER BY id"));
+    BOURSE_TRY(blob.prepare(db, "SELECT bytes FROM blob WHERE digest=?"));
+    BOURSE_TRY(parts.prepare(db, "SELECT job, first, last, state, id FROM history WHERE id BETWEEN ? AND ?"));
+    std::set<std::string> blobs;
+    std::set<std::uint64_t> alive;
+    std::vector<std::string> changes, ends, submits;
+    while (live.step()) {
+      std::string bytes = live.bytes(1);
+      Record record = BOURSE_TRY(decode_record(bytes));
+      const auto* s = std::get_if<SubmitRecord>(&record);
+      if (s == nullptr) return Error(Code::kCorrupt, path + ": job " + std::to_string(live.integer(0)) + " has no submit record");
+      alive.insert(s->id.value);
+      for (const std::string& digest : {s->script_digest, s->env_digest}) {
+        if (!blobs.insert(digest).second) continue;
+        blob.bind_text(digest);
+        if (blob.step()) records.push_back(encode(Record(BlobRecord{digest, blob.bytes(0)})));
+        blob.reset();
+      }
+      if (s->ids > 1) {
+        parts.bind(s->id.value + 1).bind(s->id.value + s->ids - 1);
+        while (parts.step())
+          ends.push_back(encode(Record(EndRecord{JobId(static_cast<std::uint64_t>(parts.integer(0))), static_cast<std::uint64_t>(parts.integer(1)),
+                                                 static_cast<std::uint64_t>(parts.integer(2)), static_cast<JobState>(parts.integer(3)), false,
+                                                 static_cast<std::uint64_t>(parts.integer(4)), {}})));
+      }
+      if (std::string change = live.bytes(2); !change.empty()) changes.push_back(std::move(change));
+      submits.push_back(std::move(bytes));
+    }
+    auto move_all = [&](std::vector<std::string>& from) {
+      records.insert(records.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+    };
+    move_all(submits), move_all(changes), move_all(ends);
+    BOURSE_TRY(tasks.prepare(db, "SELECT attempt, hint FROM task ORDER BY number"));
+    while (tasks.step())
+      for (int column : {0, 1})
+        if (std::string bytes = tasks.bytes(column); !bytes.empty()) records.push_back(std::move(bytes));
+
+    // Of the past only what dependencies and submission keys may still ask for.
+    BOURSE_TRY(outcomes.prepare(db, "SELECT id, job, state, key, uid, last-first FROM history ORDER BY id DESC LIMIT ?"));
+    outcomes.bind(static_cast<std::uint64_t>(kOutcomesLoaded));
+    std::map<std::uint64_t, OutcomeRecord> arrays;
+    std::vector<std::string> past;
+    while (outcomes.step()) {
+      const auto id = static_cast<std::uint64_t>(outcomes.integer(0)), job = static_cast<std::uint64_t>(outcomes.integer(1));
+      const bool ok = static_cast<JobState>(outcomes.integer(2)) == JobState::kCompleted;
+      OutcomeRecord out{JobId(id), ok, outcomes.bytes(3), outcomes.integer(4)};
+      if (id != job) {
+        auto [it, fresh] = arrays.try_emplace(job, OutcomeRecord{JobId(job), true, {}, out.uid});
+        it->second.ok = it->second.ok && ok;
+        if (!out.key.empty()) it->second.key = out.key, out.key.clear();
+        continue;
+      }
+      past.push_back(encode(Record(out)));
+    }
+    for (const auto& [job, out] : arrays)
+      if (!alive.contains(job)) past.push_back(encode(Record(out)));
+    std::reverse(past.begin(), past.end());
+    move_all(past);
+    records.push_back(encode(Record(CounterRecord{JobId(next)})));
+    return {};
+  }
+};
+
+Store::Store() : impl_(std::make_unique<Impl>()) {}
+
+Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::vector<std::string>& records) {
+  BOURSE_TRY(make_directories(directory_of(path), 0700));
+  std::unique_ptr<Store> store(new Store());
+  Impl& impl = *store->impl_;
+  impl.path = path;
+  impl.lock = ::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (impl.lock < 0) return errno_error("open " + path + ".lock");
+  if (::flock(impl.lock, LOCK_EX | LOCK_NB) != 0) return Error(Code::kBusy, path + " is in use by another bourse-batch");
+  BOURSE_TRY(impl.db.open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+  BOURSE_TRY(impl.db.run("PRAGMA journal_mode=WAL"));
+  BOURSE_TRY(impl.db.run("PRAGMA synchronous=FULL"));
+  BOURSE_TRY(impl.db.run("PRAGMA cache_size=-16384"));
+  BOURSE_TRY(impl.db.run("PRAGMA wal_autocheckpoint=4000"));
+  BOURSE_TRY(impl.db.run(kSchema));
+  BOURSE_TRY(impl.prepare());
+  BOURSE_TRY(impl.load(records));
+  impl.writer = std::thread([raw = &impl] { raw->loop(); });
+  return store;
+}
+
+Store::~Store() {
+  {
+    std::lock_guard guard(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->work.notify_all();
+  if (impl_->writer.joinable()) impl_->writer.join();
+  if (impl_->lock >= 0) ::close(impl_->lock);
+}
+
+void Store::append(Reactor& reactor, std::vector<Append> appends, LogFile::Done done) {
+  Impl::Group group;
+  bool power = false;
+  for (Append& a : appends) {
+    power = power || a.safety == Safety::kPower;
+    group.records.push_back(std::move(a.record));
+  }
+  if (power) {
+    group.reactor = &reactor;
+    group.done = std::move(done);
+  }
+  {
+    std::lock_guard guard(impl_->mutex);
+    impl_->queue.push_back(std::move(group));
+  }
+  impl_->work.notify_one();
+  hooks::crash_point("batch.after_append");
+  if (!power) done({});
+}
+
+Result<> Store::append_now(const std::vector<std::string>& records) {
+  std::vector<Impl::Group> groups(1);
+  groups.front().records = records;
+  return impl_->commit(groups);
+}
+
+std::uint64_t Store::commits() const { return impl_->commits; }
+std::uint64_t Store::records_written() const { return impl_->written; }
+
+}  // namespace bourse::batch

@@ -1,0 +1,79 @@
+// bourse(1): finds the command and hands over.
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/world/config.h"
+#include "frameworks/cli/commands.h"
+
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(int argc, char** argv);
+  std::string_view help;  // "": not shown
+};
+
+using namespace bourse::cli;  // NOLINT: the table below is all there is
+
+constexpr std::array kCommands = {
+    Command{"up", up_main, "start a cluster on this machine, to keep"},
+    Command{"down", down_main, "end it, leaving nothing behind"},
+    Command{"demo", demo_main, "start a cluster, run a job, show its result, end it"},
+    Command{"status", status_main, "leader, masters, agents and frameworks"},
+    Command{"agents", agents_main, "hosts as the master sees them"},
+    Command{"frameworks", frameworks_main, "frameworks as the master sees them"},
+    Command{"key", key_main, "make, list, allow and revoke keys"},
+    Command{"queue", queue_main, "jobs that wait or run"},
+    Command{"jobs", jobs_main, "everything that is known of a job"},
+    Command{"cancel", cancel_main, "end jobs"},
+    Command{"hold", hold_main, "keep waiting jobs from starting"},
+    Command{"release", release_main, "let held jobs start"},
+    Command{"requeue", requeue_main, "put running jobs back in the queue"},
+    Command{"history", history_main, "jobs that have ended"},
+    Command{"nodes", nodes_main, "hosts as jobs see them"},
+    Command{"why", why_main, "why a job does not start, or how it ended"},
+    Command{"top", top_main, "the cluster's work at a glance"},
+    Command{"step", step_main, "run a command inside a running job"},
+    Command{"rsh", rsh_main, "the same, called as mpirun calls ssh"},
+    Command{"hostnames", hostnames_main, "expand a host list"},
+    Command{"simulate", simulate_main, "replay a workload trace in virtual time"},
+    Command{"supervise", supervise_main, ""},
+};
+
+void usage(FILE* to) {
+  fmt::print(to, "Usage: bourse COMMAND [OPTIONS]\n\n");
+  for (const Command& command : kCommands)
+    if (!command.help.empty()) fmt::print(to, "  {:<11} {}\n", command.name, command.help);
+  fmt::print(to, "\n`bourse COMMAND --help' shows a command's options; see bourse(1). To submit a job: submit(1).\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    usage(stderr);
+    return 2;
+  }
+  const std::string_view word = argv[1];
+  if (word == "--help" || word == "-h" || word == "help") {
+    usage(stdout);
+    return 0;
+  }
+  if (word == "--version" || word == "-V") {
+    fmt::print("bourse {}\n", BOURSE_VERSION);
+    return 0;
+  }
+  for (const Command& command : kCommands)
+    if (command.name == word) return command.run(argc - 1, argv + 1);
+  std::vector<std::string> known;
+  for (const Command& command : kCommands)
+    if (!command.help.empty()) known.emplace_back(command.name);
+  const std::string near = bourse::nearest_word(word, known);
+  fmt::print(stderr, "bourse: there is no command `{}'{}\n", word,
+             near.empty() ? "; see bourse --help" : fmt::format("; did you mean {}?", near));
+  return 2;
+}

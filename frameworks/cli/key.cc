@@ -1,0 +1,149 @@
+// bourse key: who may connect to a cluster.
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "common/core/ids.h"
+#include "common/world/config.h"
+#include "common/world/files.h"
+#include "common/world/transport.h"
+#include "frameworks/cli/cluster.h"
+#include "frameworks/cli/command_line.h"
+#include "frameworks/cli/commands.h"
+
+namespace bourse::cli {
+namespace {
+
+const std::string kProgram = "bourse key";
+
+std::string keys_directory() {
+  const Places places = Places::find();
+  const auto config = Config::read(access(places.config.c_str(), F_OK) == 0 ? places.config : "", {});
+  const std::string named = config ? config->text("cluster", "keys") : "";
+  return named.empty() ? places.keys : named;
+}
+
+Result<> check_identity(const std::string& identity) {
+  const auto colon = identity.find(':');
+  const std::string kind = identity.substr(0, colon);
+  const std::vector<std::string> kinds = {"agent", "framework", "operator", "reader"};
+  if (colon == std::string::npos || std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+    const std::string near = nearest_word(kind, kinds);
+    return Error(Code::kInvalid, "`" + identity +
+                                     "' is not an identity: expected agent:NAME, framework:NAME, operator:NAME or reader:NAME" +
+                                     (near.empty() ? "" : "; did you mean " + near + "?"));
+  }
+  const std::string name = identity.substr(colon + 1);
+  if ((kind == "agent" && name == "*") ||
+      (valid_name(name) && name.find('/') == std::string::npos && name.find('=') == std::string::npos))
+    return {};
+  return Error(Code::kInvalid, "`" + name + "' is not a name that a key can have (letters, digits and ._+@:-)");
+}
+
+// The master reads its keys again. The supervisor of a local cluster passes the signal on.
+void tell_master() {
+  const Places places = Places::find();
+  const std::string dir = directory_of(places.config);
+  const auto supervisor = supervisor_of(dir);
+  if (supervisor && kill(*supervisor, SIGHUP) == 0) {
+    fmt::print("The master has been told.\n");
+    return;
+  }
+  if (!supervisor && access((dir + "/agents").c_str(), F_OK) == 0) return;  // a local cluster that is down: nobody to tell
+  fmt::print("Now have the master read its keys again: send SIGHUP to bourse-master.\n");
+}
+
+int new_key(const std::string& identity) {
+  if (const auto good = check_identity(identity); !good) return complain(kProgram, good.error(), 2);
+  const std::string path = keys_directory() + "/" + key_file_name(identity);
+  const auto made = make_directories(directory_of(path), 0755);
+  if (!made) return complain(kProgram, made.error());
+  if (const auto written = write_key_files(path, make_key_pair()); !written) return complain(kProgram, written.error());
+  fmt::print("{}\n{}.pub\n", path, path);
+  tell_master();
+  return 0;
+}
+
+int list_keys() {
+  const std::string directory = keys_directory();
+  std::vector<std::string> names;
+  DIR* dir = opendir(directory.c_str());
+  if (dir == nullptr) return complain(kProgram, errno_error(directory));
+  while (const dirent* entry = readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name.size() > 4 && name.ends_with(".pub")) names.push_back(name.substr(0, name.size() - 4));
+  }
+  closedir(dir);
+  std::sort(names.begin(), names.end());
+  std::size_t width = 8;
+  for (const auto& name : names) width = std::max(width, name.size());
+  fmt::print("{:<{}}  {:<40}  SECRET\n", "IDENTITY", width, "PUBLIC KEY");
+  for (const std::string& name : names) {
+    const auto key = read_public_key(directory + "/" + name + ".pub");
+    std::string identity = name;
+    std::replace(identity.begin(), identity.end(), '=', ':');
+    fmt::print("{:<{}}  {:<40}  {}\n", identity, width, key ? *key : "(" + key.error().text() + ")",
+               access((directory + "/" + name).c_str(), F_OK) == 0 ? "here" : "elsewhere");
+  }
+  return 0;
+}
+
+int allow_key(const std::string& identity, const std::string& file) {
+  if (const auto good = check_identity(identity); !good) return complain(kProgram, good.error(), 2);
+  const auto key = read_public_key(file);
+  if (!key) return complain(kProgram, key.error());
+  const std::string directory = keys_directory();
+  const auto ring = Keyring::read(directory);
+  if (!ring) return complain(kProgram, ring.error());
+  if (const std::string other = ring->identity(*key); !other.empty() && other != identity)
+    return complain(kProgram, Error(Code::kExists, "this key is allowed as " + other + " already; revoke that first"));
+  const std::string path = directory + "/" + key_file_name(identity) + ".pub";
+  if (access(path.c_str(), F_OK) == 0 && ring->identity(*key) != identity)
+    return complain(kProgram, Error(Code::kExists, identity + " has another key already; revoke that first"));
+  if (const auto written = write_file(path, "public = \"" + *key + "\"\n", 0644); !written)
+    return complain(kProgram, written.error());
+  fmt::print("{} is allowed.\n", identity);
+  tell_master();
+  return 0;
+}
+
+int revoke_key(const std::string& identity) {
+  if (const auto good = check_identity(identity); !good) return complain(kProgram, good.error(), 2);
+  const std::string path = keys_directory() + "/" + key_file_name(identity);
+  if (unlink((path + ".pub").c_str()) != 0) {
+    if (errno == ENOENT) return complain(kProgram, Error(Code::kNotFound, identity + " has no key here; see bourse key list"));
+    return complain(kProgram, errno_error("remove " + path + ".pub"));
+  }
+  unlink(path.c_str());  // the secret, where it was made here
+  fmt::print("{} is revoked: what it sends from now on is dropped.\n", identity);
+  tell_master();
+  return 0;
+}
+
+}  // namespace
+
+int key_main(int argc, char** argv) {
+  std::string identity, file;
+  CLI::App app("Makes, lists, allows and revokes the keys by which agents, frameworks, operators and readers are known.", kProgram);
+  add_directory(app);
+  app.require_subcommand(1);
+  CLI::App* make = app.add_subcommand("new", "Make a pair of keys for IDENTITY and allow it");
+  make->add_option("IDENTITY", identity, "agent:NAME, framework:NAME, operator:NAME or reader:NAME")->required();
+  CLI::App* list = app.add_subcommand("list", "List the keys that are allowed");
+  CLI::App* allow = app.add_subcommand("allow", "Allow a key that was made elsewhere");
+  allow->add_option("IDENTITY", identity, "Who it is")->required();
+  allow->add_option("FILE", file, "Its .pub file")->required();
+  CLI::App* revoke = app.add_subcommand("revoke", "Stop allowing IDENTITY, at once");
+  revoke->add_option("IDENTITY", identity, "Who it is")->required();
+  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  if (make->parsed()) return new_key(identity);
+  if (list->parsed()) return list_keys();
+  if (allow->parsed()) return allow_key(identity, file);
+  return revoke_key(identity);
+}
+
+}  // namespace bourse::cli

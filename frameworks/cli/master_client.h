@@ -1,0 +1,38 @@
+// A tool's side of the master: hello, then one blocking question at a time. For operators' commands and scripts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/messages.h"
+#include "common/core/result.h"
+
+namespace bourse::cli {
+
+class MasterClient {
+ public:
+  // The cluster is found as everywhere: BOURSE_DIR, then the system's places. The key is KEYS/operator=USER, else the first
+  // operator=* or reader=* there that we can read; none is fine on a cluster without keys. kTimeout: no master answers.
+  static Result<std::unique_ptr<MasterClient>> open(Duration timeout = seconds(5));
+  ~MasterClient();
+  MasterClient(const MasterClient&) = delete;
+  MasterClient& operator=(const MasterClient&) = delete;
+
+  // All pages of "cluster", "agents", "frameworks", "offers" or "slices".
+  Result<std::vector<StatusReply::Row>> status(const std::string& what, Duration timeout = seconds(10));
+  Result<> act(const std::string& action, const std::string& target, const std::string& reason, Duration timeout = seconds(10));
+  [[nodiscard]] Epoch epoch() const;
+  [[nodiscard]] const std::string& cluster() const;
+  [[nodiscard]] const std::vector<std::string>& endpoints() const;
+
+ private:
+  MasterClient();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The field of a row, "" where it has none of that name.
+std::string field(const StatusReply::Row& row, std::string_view name);
+
+}  // namespace bourse::cli

@@ -1,0 +1,189 @@
+// bourse status, agents, frameworks: the master's view, for people and as JSON.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "frameworks/cli/command_line.h"
+#include "frameworks/cli/commands.h"
+#include "frameworks/cli/master_client.h"
+#include "frameworks/cli/table.h"
+
+namespace bourse::cli {
+namespace {
+
+using Row = StatusReply::Row;
+
+struct Request {
+  bool json = false;
+  std::string format;
+};
+
+bool is_whole(const std::string& text) {
+  return !text.empty() && text.size() < 19 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+std::string json_row(const Row& row) {
+  std::vector<std::pair<std::string, std::string>> members = {{"name", json_quote(row.name)}};
+  for (const auto& [name, value] : row.fields) members.emplace_back(name, is_whole(value) ? value : json_quote(value));
+  return json_object(members);
+}
+
+std::string json_list(const std::vector<Row>& rows) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < rows.size(); ++i) out += (i == 0 ? "\n  " : ",\n  ") + json_row(rows[i]);
+  return out + (rows.empty() ? "]" : "\n]");
+}
+
+struct Shown {
+  std::string_view name, header;
+  bool right = false;
+};
+
+int table(const std::string& program, const std::vector<Row>& rows, const Request& request, const std::vector<Shown>& shown,
+          const std::vector<std::string_view>& known) {
+  std::vector<FieldName> names;
+  for (const std::string_view name : known) names.push_back({name, 0});
+  std::vector<Column> columns;
+  if (request.format.empty()) {
+    for (const Shown& s : shown) {
+      Column column;
+      column.field = static_cast<std::size_t>(std::find(known.begin(), known.end(), s.name) - known.begin());
+      column.right = s.right;
+      column.before = columns.empty() ? "" : "  ";
+      columns.push_back(column);
+    }
+  } else {
+    auto parsed = parse_format(request.format, names);
+    if (!parsed) return complain(program, parsed.error(), 2);
+    columns = *parsed;
+  }
+  std::vector<std::string> headers;
+  std::vector<std::vector<std::string>> cells;
+  std::size_t colour = SIZE_MAX;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const std::string_view name = known[columns[i].field];
+    std::string header(name);
+    for (const Shown& s : shown)
+      if (s.name == name) header = s.header;
+    for (char& c : header) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    headers.push_back(header);
+    if (name == "state") colour = i;
+  }
+  for (const Row& row : rows) {
+    auto& line = cells.emplace_back();
+    for (const Column& column : columns) {
+      const std::string_view name = known[column.field];
+      line.push_back(name == "name" ? row.name : field(row, name));
+    }
+  }
+  fmt::print("{}", render(columns, headers, cells, want_colour(), colour));
+  return 0;
+}
+
+int show(const std::string& program, const std::string& what, const std::string& about, int argc, char** argv,
+         const std::vector<Shown>& shown, const std::vector<std::string_view>& known) {
+  Request request;
+  CLI::App app(about, program);
+  app.add_flag("--json", request.json, "As JSON, with every field");
+  std::string help = "Fields, separated by commas: ";
+  for (const std::string_view name : known) help += (name == known.front() ? "" : ", ") + std::string(name);
+  app.add_option("--format", request.format, help);
+  add_directory(app);
+  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  auto client = MasterClient::open();
+  if (!client) return complain(program, client.error());
+  const auto rows = (*client)->status(what);
+  if (!rows) return complain(program, rows.error());
+  if (!request.json) return table(program, *rows, request, shown, known);
+  fmt::print("{}\n", json_object({{what, json_list(*rows)}}));
+  return 0;
+}
+
+}  // namespace
+
+int agents_main(int argc, char** argv) {
+  return show("bourse agents", "agents", "Shows the hosts of the cluster as the master sees them.", argc, argv,
+              {{"name", "AGENT"},
+               {"state", "STATE"},
+               {"cpus_total", "CPUS", true},
+               {"cpus_free", "FREE", true},
+               {"mem_total", "MEM", true},
+               {"mem_free", "FREE", true},
+               {"slices", "SLICES", true},
+               {"isolation", "ISOLATION"},
+               {"labels", "LABELS"}},
+              {"name", "state", "cpus_total", "cpus_free", "mem_total", "mem_free", "offered", "held", "leased", "unavailable",
+               "devices", "slices", "labels", "isolation", "cordon", "shortfall", "notes"});
+}
+
+int frameworks_main(int argc, char** argv) {
+  return show(
+      "bourse frameworks", "frameworks", "Shows the frameworks of the cluster as the master sees them.", argc, argv,
+      {{"name", "FRAMEWORK"},
+       {"role", "ROLE"},
+       {"state", "STATE"},
+       {"slices", "SLICES", true},
+       {"offers", "OFFERS", true},
+       {"unmet", "UNMET", true},
+       {"cpus_used", "CPUS", true},
+       {"mem_used", "MEM", true}},
+      {"name", "role", "state", "incarnation", "slices", "offers", "unmet", "cpus_used", "mem_used", "accumulating", "demand"});
+}
+
+int status_main(int argc, char** argv) {
+  const std::string program = "bourse status";
+  bool json = false;
+  CLI::App app("Shows who leads the cluster, and its masters, agents and frameworks.", program);
+  app.add_flag("--json", json, "As JSON");
+  add_directory(app);
+  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  auto client = MasterClient::open();
+  if (!client) return complain(program, client.error());
+  const auto cluster = (*client)->status("cluster");
+  if (!cluster) return complain(program, cluster.error());
+  const auto agents = (*client)->status("agents");
+  if (!agents) return complain(program, agents.error());
+  const auto frameworks = (*client)->status("frameworks");
+  if (!frameworks) return complain(program, frameworks.error());
+  if (cluster->empty()) return complain(program, Error(Code::kCorrupt, "the master says nothing of itself"));
+  const Row& leader = cluster->front();
+  const std::string endpoint = field(leader, "endpoint");
+  if (json) {
+    std::vector<std::pair<std::string, std::string>> counters;
+    for (const auto& [name, value] : leader.fields)
+      if (name != "cluster" && name != "pid" && name != "endpoint" && name != "epoch")
+        counters.emplace_back(name, is_whole(value) ? value : json_quote(value));
+    const std::string master = json_object({{"endpoint", json_quote(endpoint)}, {"state", json_quote("leader")}});
+    fmt::print("{}\n", json_object({{"cluster", json_quote(field(leader, "cluster"))},
+                                    {"leader", json_object({{"pid", field(leader, "pid")},
+                                                            {"endpoint", json_quote(endpoint)},
+                                                            {"epoch", field(leader, "epoch")}})},
+                                    {"epoch", field(leader, "epoch")},
+                                    {"masters", "[" + master + "]"},
+                                    {"agents", json_list(*agents)},
+                                    {"frameworks", json_list(*frameworks)},
+                                    {"counters", json_object(counters)}}));
+    return 0;
+  }
+  const auto count = [](const std::vector<Row>& rows, std::string_view state) {
+    return std::count_if(rows.begin(), rows.end(), [&](const Row& row) { return field(row, "state") == state; });
+  };
+  fmt::print("cluster     {}\n", field(leader, "cluster"));
+  fmt::print("leader      {} (pid {}, epoch {})\n", endpoint, field(leader, "pid"), field(leader, "epoch"));
+  fmt::print("masters     1\n");
+  fmt::print("agents      {} of {} up\n", count(*agents, "up"), agents->size());
+  for (const Row& row : *agents)
+    if (field(row, "state") != "up")
+      fmt::print("            {} is {}{}\n", row.name, field(row, "state"),
+                 field(row, "cordon").empty() ? "" : ": " + field(row, "cordon"));
+  for (const Row& row : *agents)
+    if (field(row, "isolation") == "degraded") fmt::print("            {} isolates in part: {}\n", row.name, field(row, "notes"));
+  fmt::print("frameworks  {} of {} connected\n", count(*frameworks, "connected"), frameworks->size());
+  for (const Row& row : *frameworks)
+    fmt::print("            {} ({}): {} slices, {} offers, {} wanted\n", row.name, field(row, "state"), field(row, "slices"),
+               field(row, "offers"), field(row, "unmet"));
+  return 0;
+}
+
+}  // namespace bourse::cli

@@ -1,0 +1,156 @@
+// submit(1): a job script or command becomes a durable job.
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "common/world/config.h"
+#include "common/world/reactor.h"
+#include "frameworks/cli/batch_client.h"
+#include "frameworks/cli/commands.h"
+#include "frameworks/cli/job_text.h"
+#include "frameworks/cli/submit_options.h"
+
+extern char** environ;
+
+namespace bourse::cli {
+namespace {
+
+constexpr int kExitRefused = 1;       // the job was refused
+constexpr int kExitUsage = 2;         // an option, directive or script is wrong
+constexpr int kExitUnreachable = 3;   // no answer
+constexpr int kExitUsageSlurm = 255;  // what Slurm's sbatch says for an option
+
+constexpr std::array kLimits = {RLIMIT_CORE,  RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_MEMLOCK, RLIMIT_NOFILE,
+                                RLIMIT_NPROC, RLIMIT_RSS,  RLIMIT_STACK, RLIMIT_AS};
+
+Submitter this_process() {
+  Submitter who;
+  who.uid = getuid(), who.gid = getgid();
+  if (const passwd* entry = getpwuid(who.uid)) who.user = entry->pw_name;
+  std::array<char, 4096> directory{};
+  // The shell's name for it (with its symbolic links) is the one the user expects to see again.
+  const char* pwd = std::getenv("PWD");
+  struct stat a {
+  }, b{};
+  if (pwd != nullptr && stat(pwd, &a) == 0 && stat(".", &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+    who.directory = pwd;
+  else if (getcwd(directory.data(), directory.size()) != nullptr)
+    who.directory = directory.data();
+  for (char** variable = environ; *variable != nullptr; ++variable) who.environment.emplace_back(*variable);
+  who.umask = umask(0);
+  umask(who.umask);
+  for (const auto limit : kLimits) {
+    rlimit value{};
+    if (getrlimit(limit, &value) == 0) who.rlimits.push_back({static_cast<std::int32_t>(limit), value.rlim_cur, value.rlim_max});
+  }
+  who.wall_now = real_time().wall;
+  return who;
+}
+
+// Unique enough for one user's submissions within a day, which is how long the framework remembers it.
+std::string submission_key() {
+  std::array<char, 64> host{};
+  gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}.{}.{}", host.data(), getpid(), real_time().wall.count());
+}
+
+int say(const std::string& program, const Error& error, int status) {
+  fmt::print(stderr, "{}: {}\n", program, error.text());
+  return status;
+}
+
+// Exit status of the job as a shell would show it: its code, or 128 + signal.
+int wait_for(BatchClient& client, const std::string& program, batch::JobId id) {
+  client.send(batch::WatchRequest{{batch::JobSelector{id, ""}}});
+  int lost = 0;
+  while (true) {
+    auto reply = client.next(kNoLimit);
+    if (!reply) {  // the framework restarts; the job does not care
+      if (++lost > 60) return say(program, reply.error(), kExitUnreachable);
+      sleep(1);  // lint-ok: a tool, not an actor
+      if (client.reconnect()) client.send(batch::WatchRequest{{batch::JobSelector{id, ""}}});
+      continue;
+    }
+    lost = 0;
+    const auto* changed = std::get_if<batch::JobChanged>(&reply->body);
+    if (changed == nullptr) continue;
+    if (changed->code != Code::kOk) return say(program, Error(changed->code, changed->reason), kExitRefused);
+    if (!changed->last) continue;
+    const batch::JobInfo& job = changed->job;
+    if (job.state != batch::JobState::kCompleted)
+      fmt::print(stderr, "{}: job {} ended {}{}\n", program, batch::display_id(job), batch::state_name(job.state),
+                 ending_text(job));
+    if (job.exit_signal != 0) return 128 + job.exit_signal;
+    if (job.exit_code != 0) return job.exit_code;
+    return job.state == batch::JobState::kCompleted ? 0 : 1;
+  }
+}
+
+}  // namespace
+
+int submit_main(int argc, char** argv) {
+  const std::string called = argv[0];
+  const std::string program = called.substr(called.rfind('/') == std::string::npos ? 0 : called.rfind('/') + 1);
+  const bool slurm = program == "sbatch";
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const int usage_status = slurm ? kExitUsageSlurm : kExitUsage;
+  if (auto parsed = parse_options(submit_table(), words, "command line", true, "exec")) {
+    for (const Setting& s : parsed->settings) {
+      if (s.name == "help") {
+        fmt::print(
+            "Usage: {0} [OPTIONS] SCRIPT [ARGUMENT...]\n       {0} [OPTIONS] --wrap=COMMAND\n       {0} [OPTIONS] --exec PROGRAM "
+            "[ARGUMENT...]\n\n"
+            "Options may also stand in the script, in lines that begin with #SUBMIT or #SBATCH. See submit(1).\n\n{1}",
+            program, usage(submit_table()));
+        return 0;
+      }
+      if (s.name == "version") {
+        fmt::print("{} (Bourse) {}\n", program, BOURSE_VERSION);
+        return 0;
+      }
+    }
+  }
+  auto submission = read_submission(words, this_process(), batch::kScriptBytesMax, slurm ? "slurm-%j.out" : "job-%j.out");
+  if (!submission)
+    return say(program, submission.error(),
+               submission.error().text().starts_with("command line") ? usage_status
+               : slurm                                               ? 1
+                                                                     : kExitUsage);
+  submission->job.slurm_names = slurm;
+  if (submission->verbose)
+    for (const std::string& line : submission->ignored) fmt::print(stderr, "{}: {}\n", program, line);
+
+  auto client = BatchClient::open(submission->cluster_dir);
+  if (!client) return say(program, client.error(), kExitUnreachable);
+  batch::SubmitRequest request;
+  request.test_only = submission->test_only;
+  request.items.push_back({submission_key(), submission->job});
+  auto reply = call<batch::SubmitReply>(**client, request);
+  for (int again = 0; !reply && reply.error().code() == Code::kTimeout && again < 3; ++again) {
+    // The same key: if it was accepted and only the answer was lost, the same job's id comes back.
+    if (auto back = (*client)->reconnect(); !back) return say(program, back.error(), kExitUnreachable);
+    reply = call<batch::SubmitReply>(**client, request);
+  }
+  if (!reply) return say(program, reply.error(), reply.error().code() == Code::kTimeout ? kExitUnreachable : kExitRefused);
+  if (reply->items.size() != 1) return say(program, Error(Code::kCorrupt, "the answer names no job"), kExitUnreachable);
+  const batch::SubmitReply::Item& item = reply->items[0];
+  if (item.code != Code::kOk) return say(program, Error(item.code, item.reason), kExitRefused);
+  if (submission->test_only) {
+    fmt::print(stderr, "{}: the job could run{}{}\n", program, item.reason.empty() ? "" : "; ", item.reason);
+    return 0;
+  }
+  if (submission->parsable)
+    fmt::print("{}\n", item.id.value);
+  else if (!submission->quiet)
+    fmt::print("Submitted batch job {}\n", item.id.value);
+  if (!item.reason.empty() && !submission->quiet) fmt::print(stderr, "{}: {}\n", program, item.reason);
+  std::fflush(stdout);
+  return submission->wait ? wait_for(**client, program, item.id) : 0;
+}
+
+}  // namespace bourse::cli

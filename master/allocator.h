@@ -1,0 +1,115 @@
+// Who is offered what: event driven, only what changed is looked at.
+//
+// Owned by the master. Other tables say what changed (dirty agents come from the ledger, dirty frameworks from demand and
+// offers); a pass runs MasterOptions.coalesce after the first change and looks at
+//  - each agent whose free amount grew: frameworks with unmet demand in rank order, until what fits is given;
+//  - each framework whose demand grew: agents with free amounts from an index, fullest that fits first, agents without
+//    devices before those with, until the demand is met. A line for which the search found nothing is `starved` and
+//    is not searched for again until an agent changes.
+// On clusters of fewer than kCoarseAgents agents a turn of the rank gives at most a quarter of what fits, so that two hungry
+// frameworks share one big host; on larger ones a whole agent at a time is fine enough and costs one offer.
+//
+// Gangs: a line with gang_min is offered nothing until enough for it is free at once; when that is not so, one line per role
+// may accumulate: what fits, and whatever frees, is offered to it first with a `reservation` and kept for it until kAccumulationTtls offer lives have
+// passed; then all of it goes back, and the line is served once after everybody else. See "Accumulation".
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "common/core/messages.h"
+#include "master/deadlines.h"
+#include "master/frameworks.h"
+#include "master/ledger.h"
+#include "plugins/policy/policy.h"
+
+namespace bourse::house {
+
+struct House;
+
+struct Accumulation {
+  FrameworkIx framework = 0;
+  std::uint64_t line = 0;
+  GangId reservation;
+  Duration deadline{0};
+  Duration since{0};
+};
+
+class Allocator {
+ public:
+  static constexpr std::size_t kCoarseAgents = 100;
+  static constexpr int kAccumulationTtls = 6;
+
+  Allocator();
+
+  // --- what changed
+  void framework_added(House& house, FrameworkIx ix);
+  void framework_gone(House& house, FrameworkIx ix);
+  void framework_used(House& house, FrameworkIx ix);
+  void framework_wants(House& house, FrameworkIx ix, bool was, std::int64_t was_cpus, std::int64_t was_mem);
+  void framework_dirty(FrameworkIx ix) { dirty_.insert(ix); }
+  void agent_dirty(AgentIx ix) { dirty_agents_.insert(ix); }
+  void agent_gone(AgentIx ix);
+  void total_changed(const Usage& total) { policy_->total_changed(total); }
+
+  void settle(House& house);  // at the end of a step: arms the pass, where one is due
+  void pass(House& house);
+  void accumulations_due(House& house);
+  void drop_accumulation(House& house, FrameworkIx framework, std::uint64_t line);  // met, gone or changed
+
+  [[nodiscard]] const Policy& policy() const { return *policy_; }
+  [[nodiscard]] const std::map<RoleName, Accumulation>& accumulations() const { return accumulating_; }
+
+  Deadlines<std::pair<FrameworkIx, std::pair<std::uint64_t, AgentIx>>> hold_offs;
+  void hold_offs_due(House& house);
+  Deadlines<std::uint64_t> gathering;
+
+ private:
+  struct Key {  // of the index of agents with free amounts
+    bool devices = false;
+    std::int64_t cpus = 0, mem = 0;
+    AgentIx agent = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Fit {
+    AgentIx agent = 0;
+    std::uint32_t units = 0;
+  };
+
+  void reindex(House& house);
+  void place(const House& house, AgentIx agent);
+  void offer_agent(House& house, AgentIx agent);
+  void seek(House& house, FrameworkIx framework, LineRow& line);
+  void gather(House& house, FrameworkIx framework, LineRow& line);
+  // Agents in the order of the index, with how many units each could give, until `enough`; *exhausted when there were less.
+  std::vector<Fit> search(House& house, const FrameworkRow& framework, const LineRow& line, std::uint32_t enough, bool* exhausted);
+  // Offers up to `limit` units of the agent's free amount. `given`: offers of this walk, which grow instead of multiplying.
+  using Given = std::vector<std::pair<std::pair<FrameworkIx, std::uint64_t>, std::uint64_t>>;
+  std::uint32_t give(House& house, AgentIx agent, FrameworkIx framework, LineRow& line, std::uint32_t limit, GangId reservation,
+                     Given* given);
+  bool serve(House& house, AgentIx agent, FrameworkIx framework, bool fine, Given& given);
+  void consider(House& house, FrameworkIx framework, LineRow& line);
+  [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, std::uint64_t line, AgentIx agent) const;
+  Accumulation* accumulation(const FrameworkRow& framework);
+  void wake_gangs(House& house);
+  void serve_accumulations(House& house, AgentIx agent);
+  [[nodiscard]] bool nothing_wanted(const Resources& free) const;
+
+  std::unique_ptr<Policy> policy_;
+  std::set<FrameworkIx> dirty_;
+  std::set<AgentIx> dirty_agents_;
+  std::set<std::pair<FrameworkIx, std::uint64_t>> back_;  // lines at the back of the rank
+  bool armed_ = false;
+
+  std::set<Key> index_;
+  std::vector<std::optional<Key>> places_;  // by agent
+  std::multiset<std::int64_t> wanted_cpus_, wanted_mem_;
+  std::map<RoleName, Accumulation> accumulating_;
+  std::uint64_t last_reservation_ = 0;
+};
+
+}  // namespace bourse::house

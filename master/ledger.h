@@ -1,0 +1,68 @@
+// Where every part of every agent is: free, offered, held, leased or unavailable. See "Ledger".
+//
+// Owned by the master, one account an agent, used from its step. Invariant, after every call: free + offered + held + leased
+// + unavailable = total, for every kind, NUMA node and device (`reserved` joins the sum with reservations).
+//
+// An agent may say that it has less than is leased of it (memory taken away, a device gone). Nothing goes below zero: the
+// account's total is then the larger of what the agent says and what is in use, component by component, nothing is free, and
+// as slices end the total sinks until it is the agent's own figure again. An agent with such a shortfall gets no new offers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/core/resources.h"
+
+namespace bourse::house {
+
+using AgentIx = std::uint32_t;
+using FrameworkIx = std::uint32_t;
+
+enum class Pool : std::uint8_t { kFree, kOffered, kHeld, kLeased };
+
+struct Account {
+  Resources target;  // what the agent says it has
+  Resources total, free, offered, held, leased, unavailable;
+  bool open = false;       // reachable and not cordoned: what is not in use is free, else unavailable
+  bool shortfall = false;  // more is in use than the agent has
+};
+
+class Ledger {
+ public:
+  void open_account(AgentIx agent);
+  // kFree as `to` means back to the house: free, or unavailable while the account is closed or short. A move that the
+  // account does not hold is a bug.
+  void move(AgentIx agent, const Resources& amount, Pool from, Pool to);
+  // In use by an agent's own word (hello after a restart of the master): counted on top. Refused where it cannot be added,
+  // e.g. a device that another slice has whole. settle() must follow.
+  Result<> take_in(AgentIx agent, const Resources& amount, Pool to);
+  void settle(AgentIx agent, const Resources& target, bool open);
+  void set_open(AgentIx agent, bool open);
+  // Would everything in use still fit if the agent had `target`?
+  [[nodiscard]] bool covers(AgentIx agent, const Resources& target) const;
+
+  [[nodiscard]] const Account& account(AgentIx agent) const { return accounts_[agent]; }
+  // Agents whose free amount changed since the last call; true where it may have grown. Each once.
+  struct Touched {
+    AgentIx agent = 0;
+    bool grew = false;
+  };
+  std::vector<Touched> take_touched();
+  [[nodiscard]] bool touched() const { return !touched_.empty(); }
+
+ private:
+  void touch(AgentIx agent, bool grew);
+  void check(AgentIx agent) const;
+  void balance(Account& account);
+  static Resources& pool(Account& account, Pool which);
+
+  std::vector<Account> accounts_;
+  std::vector<std::uint8_t> marks_;  // 1: in touched_, 2: and grew
+  std::vector<AgentIx> touched_;
+};
+
+// The exact sum over all pools; for checkers. Error names the first that cannot be added or differs.
+Result<> balanced(const Resources& total, const Resources& free, const Resources& offered, const Resources& held,
+                  const Resources& leased, const Resources& unavailable);
+
+}  // namespace bourse::house

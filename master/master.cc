@@ -1,0 +1,339 @@
+// Routes: which message goes to which handler, and who may send it. The rules are in the tables' own files.
+#include "master/master.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "common/core/hooks.h"
+#include "master/explain.h"
+#include "master/house.h"
+#include "master/status.h"
+
+namespace bourse {
+
+using namespace house;  // NOLINT: this file is the house's front door
+
+// --- what handlers share (house.h) -----------------------------------------------------------------------------------
+namespace house {
+
+void House::send(PeerId to, Body body) {
+  if (to.value == 0) return;
+  Message message;
+  message.epoch = epoch;
+  message.incarnation = incarnation;
+  message.body = std::move(body);
+  out->send(to, std::move(message));
+}
+
+void House::send_on(PeerId to, const Message& received) {
+  if (to.value == 0) return;
+  Message message = received;
+  message.epoch = epoch;
+  message.incarnation = incarnation;
+  out->send(to, std::move(message));
+}
+
+void House::refuse(PeerId to, Code code, std::string reason, std::string_view event) {
+  ++counters.refused;
+  if (sessions.may_log(to, now.mono)) {
+    log(LogLevel::kWarn, event, {{"peer", std::to_string(to.value)}, {"code", std::string(code_text(code))}, {"reason", reason}});
+  }
+  send(to, Refused{code, std::move(reason)});
+}
+
+void House::flush_ended() {
+  for (auto& [framework, message] : ended) send(frameworks.at(framework).peer, std::move(message));
+  ended.clear();
+}
+
+void House::flush_made() {
+  for (const auto& [framework, ids] : made) {
+    Offers message;
+    for (const std::uint64_t id : ids) {
+      const auto found = offers.open.find(id);
+      if (found == offers.open.end()) continue;
+      const OfferRow& row = found->second;
+      const AgentRow& agent = agents.at(row.agent);
+      message.offers.push_back({row.id, row.generation, agent.id, row.resources, ledger.account(row.agent).total, agent.labels,
+                                row.expires - now.mono, row.line, row.reservation});
+      if (message.offers.size() < OfferTable::kOffersPerMessage) continue;
+      send(frameworks.at(framework).peer, std::move(message));
+      message = Offers{};
+    }
+    if (!message.offers.empty()) send(frameworks.at(framework).peer, std::move(message));
+  }
+  made.clear();
+}
+
+void House::drop_peer(PeerId peer) {
+  sessions.close(peer);
+  out->cut.push_back(peer);
+}
+
+}  // namespace house
+
+// --- the protocol surface --------------------------------------------------------------------------------------------
+namespace {
+
+using Handler = void (*)(House&, const Session&, const Message&);
+using HelloHandler = void (*)(House&, const Received&);
+
+struct Route {
+  std::uint8_t who = kNobody;
+  Handler handle = nullptr;
+  HelloHandler hello = nullptr;
+};
+
+void on_goodbye(House& h, const Session& from, const Message& message) {
+  const bool forever = std::get<Goodbye>(message.body).forever;
+  const Session session = from;
+  if (session.who == kAgent) agent_silent(h, session.row, "it said goodbye");
+  if (session.who == kFramework) {
+    if (forever) return framework_remove(h, session.row, "it said goodbye for ever");
+    framework_disconnected(h, session.row, "it said goodbye");
+  }
+  h.sessions.close(session.peer);
+}
+
+void on_heartbeat(House&, const Session&, const Message&) {}  // being heard is all there is to it
+
+template <class T, std::size_t I = 0>
+constexpr std::size_t index_of() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, Body>, T>) {
+    return I;
+  } else {
+    return index_of<T, I + 1>();
+  }
+}
+
+constexpr std::uint8_t kAny = kAgent | kFramework | kReader | kOperator;
+
+constexpr auto routes() {
+  std::array<Route, std::variant_size_v<Body>> table{};
+  const auto route = [&](std::size_t kind, std::uint8_t who, Handler handler) { table[kind] = {who, handler, nullptr}; };
+  const auto hello = [&](std::size_t kind, HelloHandler handler) { table[kind] = {kStranger, nullptr, handler}; };
+  // message kind, who may send it, handler
+  hello(index_of<AgentHello>(), on_agent_hello);
+  hello(index_of<FrameworkHello>(), on_framework_hello);
+  hello(index_of<ReaderHello>(), on_reader_hello);
+  route(index_of<Heartbeat>(), kAny, on_heartbeat);
+  route(index_of<Goodbye>(), kAny, on_goodbye);
+  route(index_of<InventoryUpdate>(), kAgent, on_inventory);
+  route(index_of<GangHeld>(), kAgent, on_gang_held);
+  route(index_of<SliceUp>(), kAgent, on_slice_up);
+  route(index_of<SliceGone>(), kAgent, on_slice_gone);
+  route(index_of<StatusUpdate>(), kAgent, on_status);
+  route(index_of<Demand>(), kFramework, on_demand);
+  route(index_of<Accept>(), kFramework, on_accept);
+  route(index_of<Decline>(), kFramework, on_decline);
+  route(index_of<ReleaseSlices>(), kFramework, on_release);
+  route(index_of<Launch>(), kFramework, on_launch);
+  route(index_of<Kill>(), kFramework, on_kill);
+  route(index_of<StatusAck>(), kFramework, on_status_ack);
+  route(index_of<Reconcile>(), kFramework, on_reconcile);
+  route(index_of<DeclareLost>(), kFramework, on_declare_lost);
+  route(index_of<ExplainQuery>(), kFramework | kReader | kOperator, on_explain);
+  route(index_of<StatusQuery>(), kFramework | kReader | kOperator, on_status_query);
+  route(index_of<OperatorAction>(), kOperator, on_operator);
+  return table;
+}
+constexpr auto kRoutes = routes();
+
+// The connection no longer is what it was: a peer that says another hello, was silent, or was lost.
+void session_ended(House& h, PeerId peer, std::string_view why) {
+  const Session* found = h.sessions.find(peer);
+  if (found == nullptr) return;
+  const Session session = *found;
+  h.sessions.close(peer);
+  if (session.who == kAgent && h.agents.at(session.row).peer == peer) agent_silent(h, session.row, why);
+  if (session.who == kFramework && h.frameworks.at(session.row).peer == peer) framework_disconnected(h, session.row, why);
+}
+
+void received(House& h, const Received& event) {
+  if (!h.leading) return;  // silent until the lead record is durable
+  const Message& message = event.message;
+  const Route& route = kRoutes[message.body.index()];
+  Session* session = h.sessions.find(event.peer);
+  if (route.hello != nullptr) {
+    if (session != nullptr) {
+      const bool agent = std::holds_alternative<AgentHello>(message.body) && session->who == kAgent &&
+                         h.agents.at(session->row).id == std::get<AgentHello>(message.body).agent;
+      const bool framework = std::holds_alternative<FrameworkHello>(message.body) && session->who == kFramework &&
+                             h.frameworks.at(session->row).id == std::get<FrameworkHello>(message.body).framework;
+      if (!agent && !framework) session_ended(h, event.peer, "its connection said another hello");
+      session = nullptr;
+    }
+    return route.hello(h, event);
+  }
+  if (session == nullptr) return h.refuse(event.peer, Code::kGone, "say hello first", "stranger_refused");
+  if (session->who == kAgent && !h.agents.at(session->row).connected) {
+    // Its queue was full, so it missed something: only a new hello puts both sides in step again.
+    return h.refuse(event.peer, Code::kGone, "say hello first", "stranger_refused");
+  }
+  session->heard = h.now.mono;
+  if (h.now.mono - session->beaten >= h.options.heartbeat / 2) {
+    session->beaten = h.now.mono;
+    h.send(event.peer, Heartbeat{h.now.wall});
+  }
+  const bool same_key = !h.options.trust_identities || session->identity == event.identity;
+  if (!same_key || (route.who & session->who) == 0) {
+    return h.refuse(event.peer, Code::kDenied, std::string(body_name(message.body)) + " is not for you to send", "message_refused");
+  }
+  route.handle(h, *session, message);
+}
+
+void take_the_lead(House& h) {
+  h.registry.lead(h.options.cluster_name, *h.out);
+  h.lead_ticket = h.out->ticket;
+}
+
+void started(House& h, const Started& event) {
+  h.incarnation = event.incarnation;
+  h.started = h.now.mono;
+  if (auto replayed = h.registry.replay(event.snapshot, event.records); !replayed) {
+    h.log(LogLevel::kError, "registry_unreadable",
+          {{"reason", replayed.error().text()}, {"hint", "nothing was changed; restore the registry's file from a copy"}});
+    h.out->stop = true;
+    return;
+  }
+  if (h.registry.unknown_records() > 0) {
+    h.log(LogLevel::kWarn, "registry_unknown_records",
+          {{"records", std::to_string(h.registry.unknown_records())}, {"hint", "written by a newer master; kept and ignored"}});
+  }
+  for (const AgentId& agent : h.registry.agents()) expect_agent(h, agent);
+  for (const auto& [id, identity] : h.registry.frameworks()) expect_framework(h, id);
+  take_the_lead(h);
+}
+
+void durable(House& h, Ticket ticket) {
+  h.registry.durable(ticket);
+  if (!h.leading && ticket == h.lead_ticket) {
+    h.leading = true;
+    h.epoch = h.registry.epoch();
+    h.log(LogLevel::kInfo, "leading",
+          {{"cluster", h.registry.cluster()},
+           {"epoch", std::to_string(h.epoch.value)},
+           {"agents", std::to_string(h.agents.size())},
+           {"frameworks", std::to_string(h.frameworks.by_name().size())}});
+  }
+  auto node = h.pending.extract(ticket);
+  if (node.empty()) return;
+  h.pending_size -= node.mapped().size();
+  for (const House::Pending& pending : node.mapped()) {
+    if (std::holds_alternative<AgentHello>(pending.received.message.body)) {
+      admit_agent(h, pending.received, pending.known_before);
+    } else {
+      admit_framework(h, pending.received);
+    }
+  }
+}
+
+void append_failed(House& h, const AppendFailed& event) {
+  h.registry.failed(event.ticket);
+  h.log(LogLevel::kError, "registry_append_failed",
+        {{"reason", event.reason}, {"hint", "free space on the registry's file system; retrying"}});
+  auto node = h.pending.extract(event.ticket);
+  if (!node.empty()) h.pending_size -= node.mapped().size();  // they say hello again by themselves
+  if (!h.leading && event.ticket == h.lead_ticket) h.out->arm(TimerKey{kLeadTimer, 0, {}}, seconds(1));
+}
+
+void timer_fired(House& h, const TimerKey& key) {
+  switch (key.kind) {
+    case kPassTimer:
+      h.allocator.pass(h);
+      break;
+    case kPeerTimer: {
+      h.sessions.deadlines.fired();
+      for (PeerId peer; (peer = h.sessions.next_silent(h.now.mono, h.options.peer_timeout)).value != 0;) {
+        session_ended(h, peer, "not heard for " + format_duration(h.options.peer_timeout));
+      }
+      break;
+    }
+    case kOfferTimer:
+      h.offers.deadlines.fired(), offers_due(h);
+      break;
+    case kGangTimer:
+      h.gangs.deadlines.fired(), gangs_due(h);
+      break;
+    case kHoldOffTimer:
+      h.allocator.hold_offs.fired(), h.allocator.hold_offs_due(h);
+      break;
+    case kFrameworkTimer:
+      h.frameworks.failovers.fired(), framework_failovers(h);
+      break;
+    case kGatheringTimer:
+      h.allocator.gathering.fired(), h.allocator.accumulations_due(h);
+      break;
+    case kLeadTimer:
+      if (!h.leading) take_the_lead(h);
+      break;
+    default:
+      break;
+  }
+}
+
+// Losing a framework's connection ends its session; an agent's is given until its timeout, since its slices live on anyway.
+void peer_lost(House& h, PeerId peer) {
+  const Session* session = h.sessions.find(peer);
+  if (session == nullptr) return;
+  if (session->who == kAgent && h.agents.at(session->row).peer == peer) {
+    h.agents.at(session->row).connected = false;
+    return;
+  }
+  session_ended(h, peer, "its connection was lost");
+}
+
+}  // namespace
+
+struct Master::Impl : House {
+  using House::House;
+};
+
+Master::Master(MasterOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Master::~Master() = default;
+
+void Master::step(Time now, const Event& event, Actions& out) {
+  House& h = *impl_;
+  h.now = now;
+  h.out = &out;
+  if (const auto* message = std::get_if<Received>(&event)) {
+    received(h, *message);
+  } else if (const auto* timer = std::get_if<TimerFired>(&event)) {
+    if (h.leading || timer->key.kind == kLeadTimer) timer_fired(h, timer->key);
+  } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
+    peer_lost(h, lost->peer);
+  } else if (const auto* done = std::get_if<Durable>(&event)) {
+    durable(h, done->ticket);
+  } else if (const auto* failed = std::get_if<AppendFailed>(&event)) {
+    append_failed(h, *failed);
+  } else if (const auto* start = std::get_if<Started>(&event)) {
+    started(h, *start);
+  }
+  h.flush_ended();
+  if (h.leading) {
+    h.allocator.settle(h);
+    h.sessions.deadlines.settle(out, now.mono, kPeerTimer);
+    h.offers.deadlines.settle(out, now.mono, kOfferTimer);
+    h.gangs.deadlines.settle(out, now.mono, kGangTimer);
+    h.allocator.hold_offs.settle(out, now.mono, kHoldOffTimer);
+    h.frameworks.failovers.settle(out, now.mono, kFrameworkTimer);
+    h.allocator.gathering.settle(out, now.mono, kGatheringTimer);
+    h.registry.compact_if_worth(out);
+  }
+  h.out = nullptr;
+}
+
+std::map<AgentId, Master::Account> Master::accounts() const {
+  std::map<AgentId, Account> result;
+  for (const auto& [id, ix] : impl_->agents.by_name()) {
+    const house::Account& a = impl_->ledger.account(ix);
+    result[id] = {a.total, a.free, a.offered, a.held, a.leased, a.unavailable, impl_->agents.at(ix).reachable};
+  }
+  return result;
+}
+std::size_t Master::open_offers() const { return impl_->offers.open.size(); }
+Epoch Master::epoch() const { return impl_->epoch; }
+const Master::Counters& Master::counters() const { return impl_->counters; }
+
+}  // namespace bourse

@@ -1,0 +1,224 @@
+#include "master/registry.h"
+
+#include <utility>
+
+#include "common/core/hooks.h"
+
+namespace bourse::house {
+
+namespace {
+
+// A record: type (u8), version (u8), fields. A number is 8 bytes, a text 4 bytes of length and its bytes; little endian.
+enum class Type : std::uint8_t {
+  kCluster = 1,
+  kLead = 2,
+  kAgent = 3,
+  kAgentGone = 4,
+  kFramework = 5,
+  kFrameworkGone = 6,
+  kCordon = 7,
+  kUncordon = 8,
+};
+constexpr std::uint8_t kRecordVersion = 1;
+constexpr std::uint8_t kSnapshotVersion = 1;
+
+class Writer {
+ public:
+  Writer() = default;
+  explicit Writer(Type type) {
+    bytes_.push_back(static_cast<char>(type));
+    bytes_.push_back(static_cast<char>(kRecordVersion));
+  }
+  Writer& number(std::uint64_t value) { return little(value, 8); }
+  Writer& text(std::string_view value) {
+    little(value.size(), 4);
+    bytes_.append(value);
+    return *this;
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  Writer& little(std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) bytes_.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
+    return *this;
+  }
+  std::string bytes_;
+};
+
+// Reads past the end as zero and remembers that it did.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  std::uint64_t number() { return little(8); }
+  std::string text() {
+    const std::uint64_t size = little(4);
+    if (size > rest_.size()) return torn_ = true, std::string();
+    std::string value(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return value;
+  }
+  std::uint8_t byte() { return static_cast<std::uint8_t>(little(1)); }
+  [[nodiscard]] bool torn() const { return torn_; }
+  [[nodiscard]] bool empty() const { return rest_.empty(); }
+
+ private:
+  std::uint64_t little(std::size_t bytes) {
+    if (rest_.size() < bytes) return torn_ = true, 0;
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes; ++i) value |= std::uint64_t{static_cast<std::uint8_t>(rest_[i])} << (8 * i);
+    rest_.remove_prefix(bytes);
+    return value;
+  }
+  std::string_view rest_;
+  bool torn_ = false;
+};
+
+std::string framework_record(const FrameworkIdentity& f) {
+  return Writer(Type::kFramework)
+      .text(f.id.str())
+      .text(f.role.str())
+      .number(f.incarnation.value)
+      .number(static_cast<std::uint64_t>(f.failover_timeout.count()))
+      .take();
+}
+
+}  // namespace
+
+// A newer version of a known type has more fields at its end, which are not read.
+Result<> LogRegistry::apply(State& state, std::string_view record) {
+  Reader in(record);
+  const auto type = static_cast<Type>(in.byte());
+  in.byte();
+  switch (type) {
+    case Type::kCluster:
+      state.cluster = in.text();
+      break;
+    case Type::kLead:
+      in.number();
+      break;
+    case Type::kAgent:
+      state.agents.insert(AgentId(in.text()));
+      break;
+    case Type::kAgentGone: {
+      const AgentId agent(in.text());
+      state.agents.erase(agent);
+      state.cordons.erase(agent);
+      break;
+    }
+    case Type::kFramework: {
+      FrameworkIdentity f;
+      f.id = FrameworkId(in.text());
+      f.role = RoleName(in.text());
+      f.incarnation = Incarnation(in.number());
+      f.failover_timeout = Duration(static_cast<std::int64_t>(in.number()));
+      state.frameworks[f.id] = f;
+      break;
+    }
+    case Type::kFrameworkGone:
+      state.frameworks.erase(FrameworkId(in.text()));
+      break;
+    case Type::kCordon: {
+      const AgentId agent(in.text());
+      state.cordons[agent] = in.text();
+      break;
+    }
+    case Type::kUncordon:
+      state.cordons.erase(AgentId(in.text()));
+      break;
+    default:
+      state.unknown.emplace_back(record);
+      return {};
+  }
+  if (in.torn())
+    return Error(Code::kCorrupt, "a registry record of type " + std::to_string(static_cast<int>(type)) + " is cut short");
+  return {};
+}
+
+Result<> LogRegistry::replay(const std::string& snapshot, const std::vector<std::string>& records) {
+  State state;
+  std::uint64_t index = 0;
+  if (!snapshot.empty()) {
+    Reader in(snapshot);
+    const std::uint8_t version = in.byte();
+    if (version != kSnapshotVersion) {
+      return Error(Code::kVersion,
+                   "the registry's snapshot has version " + std::to_string(version) + "; this program reads version 1");
+    }
+    index = in.number();
+    while (!in.empty() && !in.torn()) BOURSE_TRY(apply(state, in.text()));
+    if (in.torn()) return Error(Code::kCorrupt, "the registry's snapshot is cut short");
+  }
+  for (const std::string& record : records) {
+    ++index;
+    if (auto done = apply(state, record); !done) return std::move(done).error().add("registry record " + std::to_string(index));
+  }
+  state_ = std::move(state);
+  index_ = index;
+  since_snapshot_ = records.size();
+  return {};
+}
+
+std::string LogRegistry::snapshot() const {
+  Writer out;
+  std::string bytes(1, static_cast<char>(kSnapshotVersion));
+  out.number(index_);
+  if (!state_.cluster.empty()) out.text(Writer(Type::kCluster).text(state_.cluster).take());
+  for (const AgentId& agent : state_.agents) out.text(Writer(Type::kAgent).text(agent.str()).take());
+  for (const auto& [id, framework] : state_.frameworks) out.text(framework_record(framework));
+  for (const auto& [agent, reason] : state_.cordons) out.text(Writer(Type::kCordon).text(agent.str()).text(reason).take());
+  for (const std::string& record : state_.unknown) out.text(record);
+  return bytes + out.take();
+}
+
+void LogRegistry::write(std::string record, Actions& out) {
+  ++index_;
+  ++since_snapshot_;
+  pending_[out.ticket].push_back({index_, record});
+  out.append(Safety::kPower, std::move(record));
+  hooks::crash_point("master.after_append");
+}
+
+void LogRegistry::lead(const std::string& cluster_if_new, Actions& out) {
+  if (state_.cluster.empty()) write(Writer(Type::kCluster).text(cluster_if_new).take(), out);
+  write(Writer(Type::kLead).number(index_ + 1).take(), out);
+}
+void LogRegistry::put_agent(const AgentId& agent, Actions& out) { write(Writer(Type::kAgent).text(agent.str()).take(), out); }
+void LogRegistry::drop_agent(const AgentId& agent, Actions& out) { write(Writer(Type::kAgentGone).text(agent.str()).take(), out); }
+void LogRegistry::put_framework(const FrameworkIdentity& framework, Actions& out) { write(framework_record(framework), out); }
+void LogRegistry::drop_framework(const FrameworkId& id, Actions& out) {
+  write(Writer(Type::kFrameworkGone).text(id.str()).take(), out);
+}
+void LogRegistry::set_cordon(const AgentId& agent, bool cordoned, const std::string& reason, Actions& out) {
+  write(cordoned ? Writer(Type::kCordon).text(agent.str()).text(reason).take() : Writer(Type::kUncordon).text(agent.str()).take(),
+        out);
+}
+
+void LogRegistry::durable(Ticket ticket) {
+  const auto found = pending_.find(ticket);
+  if (found == pending_.end()) return;
+  for (const Pending& pending : found->second) {
+    BOURSE_ASSERT(apply(state_, pending.record), "a record of our own making is damaged");
+    if (static_cast<Type>(pending.record[0]) == Type::kLead)
+      epoch_ = Epoch(hooks::mutant("master.epoch_constant") ? 1 : pending.index);
+  }
+  pending_.erase(found);
+}
+
+// The indexes stay used up: an epoch may skip numbers but never repeats one that was durable, for the log that failed may
+// hold the record after all.
+void LogRegistry::failed(Ticket ticket) { pending_.erase(ticket); }
+
+// Only when nothing is in flight: a snapshot replaces every record appended before it, durable or not.
+void LogRegistry::compact_if_worth(Actions& out) {
+  const std::uint64_t live = state_.agents.size() + state_.frameworks.size() + state_.cordons.size() + state_.unknown.size();
+  if (since_snapshot_ < kCompactAfter || since_snapshot_ < 2 * live || !pending_.empty() || !out.appends.empty()) return;
+  since_snapshot_ = 0;
+  out.compact = snapshot();
+}
+
+const FrameworkIdentity* LogRegistry::framework(const FrameworkId& id) const {
+  const auto found = state_.frameworks.find(id);
+  return found == state_.frameworks.end() ? nullptr : &found->second;
+}
+
+}  // namespace bourse::house

@@ -1,0 +1,106 @@
+// What the master cannot learn from agents: who exists, what operators decided, and who led. See "Epoch".
+//
+// An interface, so that a replicated log can stand behind it later; LogRegistry keeps it as records of the driver's log. A
+// record is appended with Safety::kPower; `Durable` for its ticket makes it so. Records are typed and versioned: one of a
+// type that this program does not know (a newer master wrote it) is counted, reported, and carried along through snapshots;
+// one that is damaged refuses the start, because forgetting what was acknowledged is worse than not starting.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/core/action.h"
+#include "common/core/ids.h"
+#include "common/core/result.h"
+#include "common/core/time.h"
+
+namespace bourse::house {
+
+struct FrameworkIdentity {
+  FrameworkId id;
+  RoleName role;
+  Incarnation incarnation;
+  Duration failover_timeout{0};
+  bool operator==(const FrameworkIdentity&) const = default;
+};
+
+class Registry {
+ public:
+  virtual ~Registry() = default;
+  virtual Result<> replay(const std::string& snapshot, const std::vector<std::string>& records) = 0;
+
+  // Each appends through `out` and remembers out.ticket until it is durable or has failed.
+  virtual void lead(const std::string& cluster_if_new, Actions& out) = 0;
+  virtual void put_agent(const AgentId& agent, Actions& out) = 0;
+  virtual void drop_agent(const AgentId& agent, Actions& out) = 0;
+  virtual void put_framework(const FrameworkIdentity& framework, Actions& out) = 0;
+  virtual void drop_framework(const FrameworkId& framework, Actions& out) = 0;
+  virtual void set_cordon(const AgentId& agent, bool cordoned, const std::string& reason, Actions& out) = 0;
+  virtual void durable(Ticket ticket) = 0;
+  virtual void failed(Ticket ticket) = 0;  // what that ticket wrote is unsaid: ask again
+  virtual void compact_if_worth(Actions& out) = 0;
+
+  // Only what is durable.
+  [[nodiscard]] virtual Epoch epoch() const = 0;  // of this leadership; 0 until its record is durable
+  [[nodiscard]] virtual const std::string& cluster() const = 0;
+  [[nodiscard]] virtual bool knows_agent(const AgentId& agent) const = 0;
+  [[nodiscard]] virtual const FrameworkIdentity* framework(const FrameworkId& id) const = 0;
+  [[nodiscard]] virtual const std::set<AgentId>& agents() const = 0;
+  [[nodiscard]] virtual const std::map<FrameworkId, FrameworkIdentity>& frameworks() const = 0;
+  [[nodiscard]] virtual const std::map<AgentId, std::string>& cordons() const = 0;
+  [[nodiscard]] virtual std::uint64_t unknown_records() const = 0;
+};
+
+class LogRegistry final : public Registry {
+ public:
+  static constexpr std::uint64_t kCompactAfter = 10'000;  // records since the last snapshot, and twice what is live
+
+  Result<> replay(const std::string& snapshot, const std::vector<std::string>& records) override;
+  void lead(const std::string& cluster_if_new, Actions& out) override;
+  void put_agent(const AgentId& agent, Actions& out) override;
+  void drop_agent(const AgentId& agent, Actions& out) override;
+  void put_framework(const FrameworkIdentity& framework, Actions& out) override;
+  void drop_framework(const FrameworkId& framework, Actions& out) override;
+  void set_cordon(const AgentId& agent, bool cordoned, const std::string& reason, Actions& out) override;
+  void durable(Ticket ticket) override;
+  void failed(Ticket ticket) override;
+  void compact_if_worth(Actions& out) override;
+
+  [[nodiscard]] Epoch epoch() const override { return epoch_; }
+  [[nodiscard]] const std::string& cluster() const override { return state_.cluster; }
+  [[nodiscard]] bool knows_agent(const AgentId& agent) const override { return state_.agents.contains(agent); }
+  [[nodiscard]] const FrameworkIdentity* framework(const FrameworkId& id) const override;
+  [[nodiscard]] const std::set<AgentId>& agents() const override { return state_.agents; }
+  [[nodiscard]] const std::map<FrameworkId, FrameworkIdentity>& frameworks() const override { return state_.frameworks; }
+  [[nodiscard]] const std::map<AgentId, std::string>& cordons() const override { return state_.cordons; }
+  [[nodiscard]] std::uint64_t unknown_records() const override { return state_.unknown.size(); }
+
+ private:
+  struct State {
+    std::string cluster;
+    std::set<AgentId> agents;
+    std::map<FrameworkId, FrameworkIdentity> frameworks;
+    std::map<AgentId, std::string> cordons;
+    std::vector<std::string> unknown;  // records of types we do not know, as they are
+  };
+  struct Pending {
+    std::uint64_t index = 0;
+    std::string record;
+  };
+
+  void write(std::string record, Actions& out);
+  static Result<> apply(State& state, std::string_view record);
+  [[nodiscard]] std::string snapshot() const;
+
+  State state_;
+  std::uint64_t index_ = 0;  // of the last record ever appended
+  std::uint64_t since_snapshot_ = 0;
+  Epoch epoch_;
+  std::map<Ticket, std::vector<Pending>> pending_;
+};
+
+}  // namespace bourse::house

@@ -1,0 +1,248 @@
+#include "master/status.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "master/house.h"
+
+namespace bourse::house {
+
+namespace {
+
+using Row = StatusReply::Row;
+
+std::string labels_text(const Labels& labels) {
+  std::string text;
+  for (const auto& [key, value] : labels) text += (text.empty() ? "" : ",") + key + (value.empty() ? "" : "=" + value);
+  return text;
+}
+
+std::string_view state_text(AgentFacts::State state) {
+  switch (state) {
+    case AgentFacts::State::kUp:
+      return "up";
+    case AgentFacts::State::kUnreachable:
+      return "unreachable";
+    case AgentFacts::State::kDraining:
+      return "draining";
+    case AgentFacts::State::kCordoned:
+      return "cordoned";
+    case AgentFacts::State::kRemoved:
+      break;
+  }
+  return "removed";
+}
+
+void cluster_row(const House& h, StatusReply& reply) {
+  const Master::Counters& c = h.counters;
+  reply.rows.push_back({"leader",
+                        {{"cluster", h.registry.cluster()},
+                         {"pid", std::to_string(h.options.pid)},
+                         {"endpoint", h.options.endpoint},
+                         {"epoch", std::to_string(h.epoch.value)},
+                         {"agents", std::to_string(h.agents.size())},
+                         {"agents_missing", std::to_string(h.agents.missing)},
+                         {"frameworks", std::to_string(h.frameworks.by_name().size())},
+                         {"offers", std::to_string(h.offers.open.size())},
+                         {"slices", std::to_string(h.slices.size())},
+                         {"gangs", std::to_string(h.gangs.rows.size())},
+                         {"connections", std::to_string(h.sessions.size())},
+                         {"passes", std::to_string(c.passes)},
+                         {"offers_made", std::to_string(c.offers_made)},
+                         {"accepts", std::to_string(c.accepts)},
+                         {"launches", std::to_string(c.launches)},
+                         {"statuses", std::to_string(c.statuses)},
+                         {"refused", std::to_string(c.refused)},
+                         {"unknown_records", std::to_string(h.registry.unknown_records())}}});
+}
+
+Row agent_row(const House& h, AgentIx ix) {
+  const AgentRow& row = h.agents.at(ix);
+  const Account& a = h.ledger.account(ix);
+  std::string notes;
+  for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
+  return {row.id.str(),
+          {{"state", row.present ? std::string(state_text(facts_of(h, ix).state)) : "expected"},
+           {"cpus_total", format_cpus(a.total.cpus)},
+           {"cpus_free", format_cpus(a.free.cpus)},
+           {"mem_total", format_size(a.total.mem)},
+           {"mem_free", format_size(a.free.mem)},
+           {"offered", to_text(a.offered)},
+           {"held", to_text(a.held)},
+           {"leased", to_text(a.leased)},
+           {"unavailable", to_text(a.unavailable)},
+           {"devices", std::to_string(a.total.devices.size())},
+           {"slices", std::to_string(row.slices.size())},
+           {"labels", labels_text(row.labels)},
+           {"isolation", row.degraded ? "degraded" : "full"},
+           {"cordon", row.cordon_reason},
+           {"shortfall", a.shortfall ? "yes" : "no"},
+           {"notes", notes}}};
+}
+
+Row framework_row(const House& h, FrameworkIx ix) {
+  const FrameworkRow& row = h.frameworks.at(ix);
+  std::uint64_t unmet = 0;
+  std::string lines;
+  for (const LineRow& line : row.lines) {
+    unmet += line.wildcard ? 0 : line.unmet();
+    if (lines.size() > 2000) continue;  // a person reads this
+    lines += (lines.empty() ? "" : "; ") +
+             (line.wildcard ? std::string("everything") : std::to_string(line.want.count) + "x " + to_text(line.want.shape));
+  }
+  const auto gathering = h.allocator.accumulations().find(row.role);
+  const bool gathers = gathering != h.allocator.accumulations().end() && gathering->second.framework == ix;
+  return {row.id.str(),
+          {{"role", row.role.str()},
+           {"state", row.peer.value != 0 ? "connected" : "disconnected"},
+           {"incarnation", std::to_string(row.incarnation.value)},
+           {"slices", std::to_string(row.slices.size())},
+           {"offers", std::to_string(row.offers.size())},
+           {"unmet", std::to_string(unmet)},
+           {"cpus_used", format_cpus(MilliCpus(row.used.cpus))},
+           {"mem_used", format_size(Bytes(row.used.mem))},
+           {"accumulating", gathers ? "line " + std::to_string(gathering->second.line) : ""},
+           {"demand", lines}}};
+}
+
+Row offer_row(const House& h, const OfferRow& offer) {
+  return {std::to_string(offer.id.value),
+          {{"framework", h.frameworks.at(offer.framework).id.str()},
+           {"agent", h.agents.at(offer.agent).id.str()},
+           {"line", std::to_string(offer.line)},
+           {"units", std::to_string(offer.units)},
+           {"expires_in", format_duration(std::max(Duration{0}, offer.expires - h.now.mono))},
+           {"reservation", offer.reservation.value != 0 ? std::to_string(offer.reservation.value) : ""},
+           {"resources", to_text(offer.resources)}}};
+}
+
+Row slice_row(House& h, const SliceId& id) {
+  const SliceRow& row = *h.slices.find(id);
+  return {to_text(id),
+          {{"framework", id.framework.str()},
+           {"agent", h.agents.at(row.agent).id.str()},
+           {"state", std::string(slice_state_text(row.state))},
+           {"gang", row.spec.gang.value != 0 ? std::to_string(row.spec.gang.value) : ""},
+           {"role", row.spec.role},
+           {"resources", to_text(row.spec.resources)}}};
+}
+
+// Walks slices in the order (framework, number), by the owners' own sets; ghosts' are not shown.
+void slices_page(House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
+  const auto hash = after.rfind('#');
+  const FrameworkId from(hash == std::string::npos ? after : after.substr(0, hash));
+  std::uint64_t number = 0;
+  if (hash != std::string::npos) number = std::strtoull(after.c_str() + hash + 1, nullptr, 10);
+  for (auto it = h.frameworks.by_name().lower_bound(from); it != h.frameworks.by_name().end(); ++it) {
+    const FrameworkRow& row = h.frameworks.at(it->second);
+    auto slice = it->first == from && hash != std::string::npos ? row.slices.upper_bound(number) : row.slices.begin();
+    for (; slice != row.slices.end(); ++slice) {
+      if (reply.rows.size() == limit) {
+        reply.more = true;
+        return;
+      }
+      reply.rows.push_back(slice_row(h, {row.id, *slice}));
+    }
+  }
+}
+
+template <class Map, class MakeRow>
+void page(const Map& map, typename Map::const_iterator from, std::uint32_t limit, StatusReply& reply, MakeRow make) {
+  for (auto it = from; it != map.end(); ++it) {
+    if (reply.rows.size() == limit) {
+      reply.more = true;
+      return;
+    }
+    reply.rows.push_back(make(it->second));
+  }
+}
+
+}  // namespace
+
+void on_reader_hello(House& h, const Received& received) {
+  const auto& hello = std::get<ReaderHello>(received.message.body);
+  if (hello.version != kProtocolVersion) {
+    return h.refuse(received.peer, Code::kVersion,
+                    "reader " + hello.name + " speaks protocol " + std::to_string(hello.version) + ", this master " +
+                        std::to_string(kProtocolVersion),
+                    "reader_refused");
+  }
+  const bool open_house = !h.options.trust_identities && received.identity.empty();
+  const bool may_operate = open_house || received.identity.starts_with("operator:");
+  if (!may_operate && !received.identity.starts_with("reader:") && !received.identity.starts_with("framework:")) {
+    return h.refuse(received.peer, Code::kDenied, "key '" + received.identity + "' may not read", "reader_refused");
+  }
+  const Who who = may_operate ? kOperator : kReader;
+  if (h.sessions.open({received.peer, who, 0, received.identity, h.now.mono, h.now.mono}, h.options.peer_timeout) == nullptr) {
+    return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "reader_refused");
+  }
+  h.send(received.peer, Welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}});
+}
+
+void on_status_query(House& h, const Session& from, const Message& message) {
+  const auto& query = std::get<StatusQuery>(message.body);
+  StatusReply reply;
+  reply.tag = query.tag;
+  const std::uint32_t limit = std::min(query.limit == 0 ? kStatusPage : query.limit, kStatusPageMax);
+  if (query.what == "cluster") {
+    cluster_row(h, reply);
+  } else if (query.what == "agents") {
+    const auto& map = h.agents.by_name();
+    page(map, map.upper_bound(AgentId(query.after)), limit, reply, [&](AgentIx ix) { return agent_row(h, ix); });
+  } else if (query.what == "frameworks") {
+    const auto& map = h.frameworks.by_name();
+    page(map, map.upper_bound(FrameworkId(query.after)), limit, reply, [&](FrameworkIx ix) { return framework_row(h, ix); });
+  } else if (query.what == "offers") {
+    const auto& map = h.offers.open;
+    const std::uint64_t after = std::strtoull(query.after.c_str(), nullptr, 10);
+    page(map, map.upper_bound(after), limit, reply, [&](const OfferRow& offer) { return offer_row(h, offer); });
+  } else if (query.what == "slices") {
+    slices_page(h, query.after, limit, reply);
+  } else {
+    reply.code = Code::kInvalid;
+    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices";
+  }
+  h.send(from.peer, std::move(reply));
+}
+
+void on_operator(House& h, const Session& from, const Message& message) {
+  const auto& action = std::get<OperatorAction>(message.body);
+  OperatorReply reply;
+  reply.tag = action.tag;
+  AgentIx agent = 0;
+  FrameworkIx framework = 0;
+  const auto fail = [&](Code code, std::string reason) {
+    reply.code = code;
+    reply.reason = std::move(reason);
+  };
+  const bool on_agent = action.action == "cordon" || action.action == "uncordon" || action.action == "remove-agent";
+  if (on_agent && h.agents.find(AgentId(action.target), &agent) == nullptr) {
+    fail(Code::kNotFound, "there is no agent '" + action.target + "'");
+  } else if (action.action == "cordon" || action.action == "uncordon") {
+    const bool cordon = action.action == "cordon";
+    h.registry.set_cordon(AgentId(action.target), cordon, action.reason, *h.out);
+    agent_cordon(h, agent, cordon, cordon ? action.reason : std::string());
+  } else if (action.action == "remove-agent") {
+    h.registry.drop_agent(AgentId(action.target), *h.out);
+    agent_remove(h, agent, action.reason);
+  } else if (action.action == "remove-framework") {
+    if (h.frameworks.find(FrameworkId(action.target), &framework) == nullptr) {
+      fail(Code::kNotFound, "there is no framework '" + action.target + "'");
+    } else {
+      h.send(h.frameworks.at(framework).peer, Refused{Code::kGone, "removed by an operator: " + action.reason});
+      framework_remove(h, framework, "removed by an operator: " + action.reason);
+    }
+  } else {
+    fail(Code::kInvalid, "'" + action.action + "' is none of cordon, uncordon, remove-agent, remove-framework");
+  }
+  h.log(LogLevel::kInfo, "operator_action",
+        {{"operator", from.identity},
+         {"action", action.action},
+         {"target", action.target},
+         {"code", std::string(code_text(reply.code))}});
+  h.send(from.peer, std::move(reply));
+}
+
+}  // namespace bourse::house

@@ -1,0 +1,244 @@
+// End to end on real processes: short jobs a second, submits a second, submit to first line, each as a ratio to a limit of this
+// machine that is measured in the same run (forking /bin/true; fdatasync), alternating where that is cheap.
+//
+// Needs the built programs in $BOURSE_BIN. Makes its own clusters in a temporary directory and ends them.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "frameworks/cli/batch_client.h"
+
+namespace {
+
+using namespace bourse;  // NOLINT: a program, not a header
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  std::array<char, 4096> chunk{};
+  while (pipe != nullptr && std::fgets(chunk.data(), chunk.size(), pipe) != nullptr) out += chunk.data();
+  if (pipe != nullptr) pclose(pipe);
+  return out;
+}
+
+std::string g_bin, g_tools, g_dir;
+
+bool shell(const std::string& command) { return std::system(command.c_str()) == 0; }
+
+// Processes a second that this host can fork, exec and reap at all, as many in flight as there are cores.
+double fork_rate(int count) {
+  const std::string line = output_of(fmt::format("{}/forkrate /bin/true {}", g_tools, count));
+  const std::size_t at = line.find("\"rate\"");
+  return at == std::string::npos ? 0 : std::atof(line.c_str() + line.find(':', at) + 1);
+}
+
+// Flushes a second of a small append, on the disk where the queue is kept.
+double flush_rate() {
+  const std::string path = g_dir + "/flush.probe";
+  const int fd = open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  const std::string block(512, 'x');
+  int done = 0;
+  const auto start = Clock::now();
+  while (seconds_since(start) < 1.0) {
+    if (write(fd, block.data(), block.size()) < 0 || fdatasync(fd) != 0) break;
+    ++done;
+  }
+  close(fd);
+  unlink(path.c_str());
+  return done / seconds_since(start);
+}
+
+batch::JobSpec spec_of(std::vector<std::string> argv) {
+  batch::JobSpec spec;
+  spec.name = "bench";
+  spec.args = std::move(argv);
+  spec.env = {"PATH=/usr/bin:/bin"};
+  spec.directory = "/tmp";
+  spec.submit_dir = "/tmp";
+  spec.stdout_path = "/dev/null";
+  spec.uid = getuid(), spec.gid = getgid();
+  spec.user = "root";
+  spec.cpus_per_task = 1;
+  spec.mem_per_node = 64LL << 20;
+  return spec;
+}
+
+struct ClusterUp {
+  explicit ClusterUp(const std::string& settings) {
+    setenv("BOURSE_DIR", (g_dir + "/cluster").c_str(), 1);
+    if (!shell(fmt::format("{}/bourse up {} >{}/up.log 2>&1", g_bin, settings, g_dir))) {
+      fmt::print("the cluster does not come up: {}\n", output_of("tail -5 " + g_dir + "/up.log"));
+      std::exit(1);
+    }
+  }
+  ~ClusterUp() {
+    if (!shell(fmt::format("{}/bourse down >/dev/null 2>&1", g_bin))) fmt::print("bourse down failed\n");
+  }
+};
+
+std::unique_ptr<cli::BatchClient> client() {
+  auto opened = cli::BatchClient::open("");
+  if (!opened) {
+    fmt::print("{}\n", opened.error().text());
+    std::exit(1);
+  }
+  return std::move(*opened);
+}
+
+std::uint64_t ended(cli::BatchClient& c) {
+  auto summary = cli::call<batch::SummaryReply>(c, batch::SummaryRequest{});
+  return summary ? summary->ended_total : 0;
+}
+
+// Jobs a second from the submission of one array until all have ended.
+double burst(cli::BatchClient& c, std::uint32_t jobs) {
+  batch::JobSpec spec = spec_of({"/bin/true"});
+  spec.array = fmt::format("1-{}", jobs);
+  const std::uint64_t before = ended(c);
+  const auto start = Clock::now();
+  auto reply = cli::call<batch::SubmitReply>(c, batch::SubmitRequest{{{"", spec}}, false});
+  if (!reply || reply->items.empty() || reply->items[0].code != Code::kOk) {
+    fmt::print("submit failed: {}\n", reply ? reply->items[0].reason : reply.error().text());
+    return 0;
+  }
+  while (ended(c) < before + jobs && seconds_since(start) < 120) usleep(20'000);
+  return jobs / seconds_since(start);
+}
+
+void report(std::string_view what, double ours, std::string_view unit, double limit, std::string_view limit_name, double goal) {
+  fmt::print("{:<52} {:>9.1f} {:<9} {:>9.1f} {:<22} ratio {:.2f} (goal {:.2f})\n", what, ours, unit, limit, limit_name,
+             limit > 0 ? ours / limit : 0, goal);
+}
+
+void short_jobs(std::string_view what, const std::string& settings, double goal) {
+  ClusterUp cluster(settings);
+  auto c = client();
+  burst(*c, 100);  // warm
+  std::vector<double> ratios, ours, limits;
+  for (int round = 0; round < 3; ++round) {
+    limits.push_back(fork_rate(800));
+    ours.push_back(burst(*c, 800));
+    ratios.push_back(ours.back() / limits.back());
+  }
+  const auto median = [](std::vector<double> v) {
+    std::ranges::sort(v);
+    return v[v.size() / 2];
+  };
+  fmt::print("{:<52} {:>9.1f} {:<9} {:>9.1f} {:<22} ratio {:.2f} (goal {:.2f})\n", what, median(ours), "jobs/s", median(limits),
+             "forks/s of this host", median(ratios), goal);
+}
+
+double submit_rate(std::size_t connections, std::size_t depth, double for_seconds) {
+  std::vector<std::unique_ptr<cli::BatchClient>> clients;
+  for (std::size_t i = 0; i < connections; ++i) clients.push_back(client());
+  batch::JobSpec spec = spec_of({"/bin/true"});
+  spec.hold = true;
+  std::uint64_t done = 0;
+  const auto start = Clock::now();
+  std::vector<std::size_t> open(connections, 0);
+  while (seconds_since(start) < for_seconds) {
+    for (std::size_t i = 0; i < connections; ++i) {
+      for (; open[i] < depth; ++open[i]) clients[i]->send(batch::SubmitRequest{{{"", spec}}, false});
+    }
+    for (std::size_t i = 0; i < connections; ++i) {
+      auto reply = clients[i]->next(connections == 1 ? seconds(10) : seconds(10));
+      if (!reply) return 0;
+      --open[i];
+      ++done;
+    }
+  }
+  const double rate = static_cast<double>(done) / seconds_since(start);
+  for (std::size_t i = 0; i < connections; ++i)
+    for (; open[i] > 0; --open[i]) (void)clients[i]->next(seconds(10));
+  batch::CancelRequest cancel;
+  cancel.filter.names = {"bench"};
+  auto gone = cli::call<batch::ChangeReply>(*clients[0], cancel, seconds(60));
+  if (!gone) fmt::print("cancel: {}\n", gone.error().text());
+  return rate;
+}
+
+void submits() {
+  ClusterUp cluster("");
+  const double flush = flush_rate();
+  report("submit, one at a time, durable", submit_rate(1, 1, 2), "/s", flush_rate(), "fdatasync/s", 0.8);
+  report("submit, 64 deep on one connection", submit_rate(1, 64, 3), "/s", 440, "Slurm's API (there)", 5);
+  report("submit, 8 connections, 64 deep", submit_rate(8, 64, 3), "/s", 840, "Slurm's API (there)", 8);
+  int commands = 0;
+  const auto start = Clock::now();
+  while (seconds_since(start) < 3) {
+    if (!shell(fmt::format("{}/submit -H -Q -o /dev/null --exec /bin/true", g_bin))) break;
+    ++commands;
+  }
+  report("submit as a command, one after another", commands / seconds_since(start), "/s", 45, "sbatch (there)", 1);
+  fmt::print("{:<52} {:>9.1f} {}\n", "calibration: fdatasync of 512 bytes", flush, "/s");
+}
+
+void latency() {
+  ClusterUp cluster("");
+  auto c = client();
+  const std::string fifo = g_dir + "/first.line";
+  if (mkfifo(fifo.c_str(), 0600) != 0) return;
+  const int fd = open(fifo.c_str(), O_RDWR | O_CLOEXEC);
+  batch::JobSpec spec = spec_of({});
+  spec.script = fmt::format("#!/bin/sh\necho line >{}\n", fifo);
+  std::vector<double> taken;
+  for (int i = 0; i < 60; ++i) {
+    const auto start = Clock::now();
+    c->send(batch::SubmitRequest{{{"", spec}}, false});
+    std::array<char, 16> line{};
+    if (read(fd, line.data(), line.size()) <= 0) break;
+    taken.push_back(seconds_since(start) * 1000);
+    (void)c->next(seconds(5));
+    // Chained: the next is submitted as soon as this one has ended, as a workflow does.
+    batch::QueueRequest queue;
+    while (true) {
+      auto left = cli::call<batch::QueueReply>(*c, queue);
+      if (!left || left->rows.empty()) break;
+      usleep(2000);
+    }
+  }
+  close(fd);
+  unlink(fifo.c_str());
+  std::ranges::sort(taken);
+  if (taken.empty()) return;
+  fmt::print("{:<52} p50 {:.1f} ms, p99 {:.1f} ms; goal p50 {:.0f} ms (1/40 of tuned Slurm's 920 ms; Flux 46-49 ms)\n",
+             "submit to the job's first line, idle cluster", taken[taken.size() / 2], taken[taken.size() * 99 / 100], 920.0 / 40);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* bin = std::getenv("BOURSE_BIN");
+  if (bin == nullptr) {
+    fmt::print(stderr, "cluster_bench: set BOURSE_BIN to the directory of the built programs\n");
+    return 2;
+  }
+  g_bin = bin;
+  g_tools = std::filesystem::path(bin).parent_path().string() + "/tests/tools";
+  std::string pattern = "/tmp/bourse-bench.XXXXXX";
+  if (mkdtemp(pattern.data()) == nullptr) return 1;
+  g_dir = pattern;
+  const std::string only = argc > 1 ? argv[1] : "";
+  const auto wanted = [&](std::string_view name) { return only.empty() || only == name; };
+  if (wanted("short")) short_jobs("short jobs into existing slices, isolation on", "", 0.8);
+  if (wanted("slices")) short_jobs("short jobs, a slice made for each", "--set batch.slice_reuse=false", 0.6);
+  if (wanted("submit")) submits();
+  if (wanted("latency")) latency();
+  std::filesystem::remove_all(g_dir);
+  return 0;
+}
