@@ -56,7 +56,16 @@ std::vector<StatusStreams::Acked> StatusStreams::ack(Turn& turn, const Framework
   if (stream != stream_ || it == streams_.end()) return {};
   Stream& s = it->second;
   // More than was ever sent is not ours to believe: it would free tombstones of tasks whose end nobody heard.
-  if (through.value > s.sent || through.value <= s.acked) return {};
+  if (through.value > s.sent || through.value < s.acked) return {};
+  if (through.value == s.acked) {
+    // Nothing new: the framework misses the next one. Not at each such word, for several may be on their way.
+    if (s.sent > s.acked && turn.now.mono - s.gone_back >= kGoBackEvery && !hooks::mutant("agent.status_not_resent")) {
+      s.gone_back = turn.now.mono;
+      s.cursor = s.acked;
+      pump(turn, framework, s);
+    }
+    return {};
+  }
   turn.record(AckedRecord{framework, through});
   std::vector<Acked> gone;
   while (s.acked < through.value) {

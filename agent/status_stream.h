@@ -3,7 +3,7 @@
 // An entry is recorded in the checkpoint before it is sent. Terminal states leave at once; others wait kHold for the end of a
 // short task, which then takes their place, so that a task of a few milliseconds costs one message instead of two. At most
 // kWindow entries are under way; without progress for kResendEvery the stream goes back to the first unacknowledged one and
-// sends kProbe until an acknowledgement comes. An entry that was sent is never changed. Owned by the agent actor.
+// sends kProbe until an acknowledgement comes. An acknowledgement of nothing new sends it back at once: a gap was seen. An entry that was sent is never changed. Owned by the agent actor.
 #pragma once
 
 #include <deque>
@@ -19,7 +19,7 @@ class StatusStreams {
   static constexpr std::size_t kUnacknowledgedMax =
       400'000;  // of one framework; beyond, reports are dropped (Reconcile finds them)
   static constexpr std::uint64_t kWindow = 2'000, kProbe = 16;
-  static constexpr Duration kHold = milliseconds(5), kResendEvery = seconds(10);
+  static constexpr Duration kHold = milliseconds(5), kResendEvery = seconds(10), kGoBackEvery = milliseconds(100);
   static constexpr Duration kKeep = std::chrono::hours(8 * 24);  // longer than the default failover_timeout
 
   explicit StatusStreams(AgentId agent) : agent_(std::move(agent)) {}
@@ -63,6 +63,7 @@ class StatusStreams {
     std::uint64_t released = 0;  // may leave up to here
     std::uint64_t window = kWindow;
     Duration progress{0};
+    Duration gone_back{0};       // when an acknowledgement of nothing new last sent us back
     bool timer = false;
     [[nodiscard]] std::uint64_t last() const { return acked + unacked.size(); }
   };

@@ -2,6 +2,8 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
+
 #include "agent/agent.h"
 #include "master/master.h"
 
@@ -41,6 +43,7 @@ void LedgerChecker::stepped(Node& node, const Event&) {
 
 void OfferChecker::stepped(Node& node, const Event& event) {
   if (node.kind() != Node::Kind::kMaster) return;
+  if (std::holds_alternative<Started>(event)) answered_.clear();  // what it had answered was memory
   const auto* received = std::get_if<Received>(&event);
   if (received == nullptr) return;
   if (const auto* hello = std::get_if<FrameworkHello>(&received->message.body)) {
@@ -71,8 +74,19 @@ void OfferChecker::sent(Node& from, const Send& send) {
     }
   } else if (const auto* reply = std::get_if<AcceptReply>(&send.message.body)) {
     const auto peer = peers_.find(send.to);
-    if (peer == peers_.end() || !answered_.insert({peer->second, lives_[send.to], reply->sequence}).second)
-      return;  // answered again
+    if (peer == peers_.end()) return;
+    const auto [before, first] = answered_.try_emplace({peer->second, lives_[send.to], reply->sequence}, reply->items);
+    if (!first) {
+      const auto same = [](const AcceptReply::Item& a, const AcceptReply::Item& b) {
+        return a.offer == b.offer && a.code == b.code;
+      };
+      if (before->second.size() != reply->items.size() ||
+          !std::equal(before->second.begin(), before->second.end(), reply->items.begin(), same)) {
+        world_.violation("accept " + std::to_string(reply->sequence.value) + " of " + peer->second.value +
+                         " is answered differently when it is repeated");
+      }
+      return;
+    }
     for (const AcceptReply::Item& item : reply->items) {
       if (item.code != Code::kOk) continue;
       State& state = offers_[item.offer];

@@ -38,7 +38,7 @@ class OfferChecker final : public Observer {
   World& world_;
   std::map<OfferId, State> offers_;
   std::map<PeerId, FrameworkId> peers_;
-  std::set<std::tuple<FrameworkId, Incarnation, Sequence>> answered_;
+  std::map<std::tuple<FrameworkId, Incarnation, Sequence>, std::vector<AcceptReply::Item>> answered_;
   std::map<PeerId, Incarnation> lives_;
 };
 

@@ -22,7 +22,8 @@ void Host::post(Event event) {
 }
 
 void Host::later(Duration most, std::function<void()> call) {
-  queue_.after(Duration(rng_.between(1, std::max<std::int64_t>(most.count(), 1))), [this, boot = boots_, call = std::move(call)] {
+  last_ = std::max(last_, queue_.now() + Duration(rng_.between(1, std::max<std::int64_t>(most.count(), 1))));
+  queue_.at(last_, [this, boot = boots_, call = std::move(call)] {
     if (boot == boots_) call();
   });
 }

@@ -74,7 +74,8 @@ class Host {
     EventQueue::Handle end;
   };
   void post(Event event);
-  void later(Duration most, std::function<void()> call);  // on this boot only
+  // On this boot only, and in the order of the requests: the launcher's socket is first in, first out.
+  void later(Duration most, std::function<void()> call);
   void started(const TaskKey& key, const TaskSpec& spec);
   void end(const TaskKey& key, std::int32_t wait_status);
   void report_end(const TaskKey& key, const Task& task);
@@ -96,6 +97,7 @@ class Host {
   std::map<SliceId, SliceSpec> slices_;
   std::map<TaskKey, Task> tasks_;
   std::uint64_t boots_ = 1;
+  Duration last_{0};
   std::string boot_id_;
   Duration booted_{0};
   bool rebooted_ = false, launcher_up_ = true;

@@ -124,6 +124,7 @@ void Network::send_up(ClientIx client, const Message& message) {
   Link& l = link(client);
   if (!l.exists || l.queue_up.size() >= options_.high_water_mark) {
     ++counters_.lost;
+    if (l.exists && options_.full_is_noticed) queue_.after(Duration(0), [this, client] { hooks_.client_lost_server(client); });
     return;
   }
   l.queue_up.push_back(through_wire(message));
@@ -158,6 +159,7 @@ void Network::send_down(PeerId peer, const Message& message) {
   Link& l = link(at->second);
   if (l.queue_down.size() >= options_.high_water_mark) {
     ++counters_.lost;
+    if (options_.full_is_noticed) queue_.after(Duration(0), [this, peer] { hooks_.server_lost_peer(peer); });
     return;
   }
   l.queue_down.push_back(through_wire(message));

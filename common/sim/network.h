@@ -26,6 +26,7 @@ struct NetworkOptions {
   Duration connect_max = milliseconds(120);
   std::size_t high_water_mark = 10'000;
   std::uint32_t peer_lost_permille = 300;  // of lost links are noticed by the other side
+  bool full_is_noticed = true;             // a message that finds the queue full: the sender is told that the peer is lost
   bool wire = false;                       // every message through wire::encode and decode
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "common/core/hooks.h"
 #include "common/sim/world.h"
 
 namespace bourse::sim {
@@ -173,6 +174,10 @@ void Node::execute(Actions& actions) {
 }
 
 bool Node::append(Actions& actions, Held& rest, std::vector<HostAction>& host) {
+  if (hooks::mutant("driver.hold_sends")) {
+    release(rest);
+    rest = {};
+  }
   if (crash_ != Crash::kNone) {
     const Crash how = crash_;
     disk_->append(std::move(actions.appends), std::move(actions.compact), [](const Result<>&) {});

@@ -22,6 +22,7 @@ enum class Fault : std::uint8_t {
   kHostReboot,
   kHostPower,
   kMasterPower,
+  kFrameworkPower,
   kLauncher,
   kMasterDiskFull,
   kAgentDiskFull,

@@ -118,8 +118,9 @@ struct Driver::Impl {
     if (!compact.empty()) {
       Result<> compacted = log->compact(compact);
       if (compacted) {
-        // The snapshot has them. Still through the queue, behind the answers of earlier steps.
-        log->append(reactor, Safety::kPower, {}, std::move(done));
+        // The snapshot has them, flushed. A step that asked for power's sake stays behind the answers of earlier ones; one that
+        // did not must not wait, or what the next steps say would overtake it.
+        log->append(reactor, safety, {}, std::move(done));
         return;
       }
       log_event(LogLevel::kWarn, "compaction_failed",

@@ -266,10 +266,12 @@ void Reactor::settle() {
 bool Reactor::turn(Duration max_wait) {
   Impl& im = *impl_;
   if (im.stopped) return false;
+  // Who calls turn() waits for something, and what was deferred may have brought it: then this turn must not sleep.
+  const bool busy = !im.deferred.empty();
   im.run_deferred();
   if (im.stopped) return false;
   int timeout = -1;
-  if (!im.deferred.empty()) {
+  if (busy) {
     timeout = 0;
   } else if (max_wait < std::chrono::hours(24)) {
     timeout = static_cast<int>((std::max(max_wait, Duration{0}).count() + 999) / 1000);
@@ -283,6 +285,7 @@ bool Reactor::turn(Duration max_wait) {
     if (it != im.watches.end()) it->second.callback(events[static_cast<std::size_t>(i)].events);
   }
   im.run_timers();
+  if (!im.stopped) im.run_deferred();
   im.graveyard.clear();
   return !im.stopped;
 }

@@ -42,7 +42,7 @@ class Reactor {
 
   void run();  // until stop()
   void stop();
-  bool turn(Duration max_wait);  // one round; false when stopped
+  bool turn(Duration max_wait);  // one round, without sleep where deferred work was done in it; false when stopped
 
   // For an owner with a loop of its own (the C API): after settle(), fd() is readable, level-triggered, whenever turn(0) would do
   // something. Call settle() each time before waiting elsewhere.

@@ -148,6 +148,13 @@ void Client::Impl::on(Time, const StatusUpdate& body, Actions& out, Up& up) {
     up.emplace_back(TaskUpdate{body.agent, body.stream, body.sequence, body.slice, body.status});
     if (!options.manual_acks) streams.acknowledge(body.agent, body.stream, body.sequence);
   }
+  if (verdict == StatusStreams::Verdict::kGap) {
+    out.log(log_text(LogLevel::kInfo, "status_gap",
+                     {{"agent", body.agent.str()},
+                      {"sequence", std::to_string(body.sequence.value)},
+                      {"first", std::to_string(body.first.value)},
+                      {"then", "waiting for the agent to send again"}}));
+  }
   if (streams.acks_waiting()) want_flush(out);
 }
 

@@ -27,8 +27,8 @@ struct Slice {
   AgentId agent;
   Resources amount;
   SliceKind kind;
-  OfferId offer;           // it was asked for out of this one, and that was not answered yet; 0: answered
-  std::uint64_t run = 0;   // number of the task that has it; 0: idle
+  OfferId offer;          // it was asked for out of this one, and that was not answered yet; 0: answered
+  std::uint64_t run = 0;  // number of the task that has it; 0: idle
   GangId gang;
   bool ready = false;      // the agent made it
   bool releasing = false;  // we gave it back

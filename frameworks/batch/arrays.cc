@@ -33,8 +33,10 @@ std::optional<std::uint64_t> ArrayState::rank(std::uint64_t index) const {
   if (!spec_.indexes.contains(index)) return std::nullopt;
   std::uint64_t below = 0;
   for (const IndexRange& range : spec_.indexes.ranges()) {
-    if (index > range.last) below += (range.last - range.first) / range.step + 1;
-    else return below + (index - range.first) / range.step;
+    if (index > range.last)
+      below += (range.last - range.first) / range.step + 1;
+    else
+      return below + (index - range.first) / range.step;
   }
   return std::nullopt;
 }
@@ -83,8 +85,10 @@ void ArrayState::ended(std::uint64_t first, std::uint64_t last, bool ok) {
 std::vector<std::pair<std::uint64_t, std::uint64_t>> ArrayState::waiting_ranges(std::size_t limit) const {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> out;
   auto add = [&](std::uint64_t first, std::uint64_t last) {
-    if (!out.empty() && out.back().second + 1 == first) out.back().second = last;
-    else out.emplace_back(first, last);
+    if (!out.empty() && out.back().second + 1 == first)
+      out.back().second = last;
+    else
+      out.emplace_back(first, last);
   };
   for (std::uint64_t rank : again_) {
     add(rank, rank);

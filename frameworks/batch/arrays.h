@@ -39,7 +39,9 @@ class ArrayState {
   [[nodiscard]] std::uint64_t waiting() const;  // tasks that neither started nor ended
   [[nodiscard]] bool finished() const { return ended_.size() == size(); }
   [[nodiscard]] bool all_ok() const { return failed_.size() == 0; }
-  [[nodiscard]] bool is_waiting(std::uint64_t rank) const { return rank < size() && !running_.contains(rank) && !ended_.contains(rank); }
+  [[nodiscard]] bool is_waiting(std::uint64_t rank) const {
+    return rank < size() && !running_.contains(rank) && !ended_.contains(rank);
+  }
   [[nodiscard]] const std::set<std::uint64_t>& running() const { return running_; }
   [[nodiscard]] const RankSet& ended() const { return ended_; }
   [[nodiscard]] const RankSet& failed() const { return failed_; }
@@ -55,7 +57,7 @@ class ArrayState {
  private:
   void skip();
   ArraySpec spec_;
-  std::uint64_t cursor_ = 0;  // all below it have been started or have ended
+  std::uint64_t cursor_ = 0;       // all below it have been started or have ended
   std::set<std::uint64_t> again_;  // below the cursor and waiting again
   std::set<std::uint64_t> running_;
   RankSet ended_, failed_;

@@ -27,8 +27,10 @@ void Batch::step(Time now, const Event& event, Actions& out) {
       },
       event);
   // Session commands of a step that appended would wait for the disk: launches belong into steps that do not append.
-  if (out.appends.empty()) schedule();
-  else if (dirty_) flush_soon();
+  if (out.appends.empty())
+    schedule();
+  else if (dirty_)
+    flush_soon();
   out_ = nullptr;
 }
 
@@ -42,8 +44,8 @@ bool Batch::knows(const JobSelector& job) const {
 }
 
 Batch::Counts Batch::counts() const {
-  return {jobs_.all().size(), queue_.tasks(), runs_.size(), alloc_.slices().size(), alloc_.idle(), submitted_, started_, ended_,
-          recovering_};
+  return {jobs_.all().size(), queue_.tasks(), runs_.size(), alloc_.slices().size(), alloc_.idle(), submitted_,
+          started_,           ended_,         recovering_};
 }
 
 // --- start ---------------------------------------------------------------------------------------------------------
@@ -57,7 +59,8 @@ void Batch::load(Record record, std::map<std::uint64_t, HintRecord>& hints, std:
     if (jobs_.find(s->id) != nullptr) return;
     auto spec = decode_spec(s->spec);
     if (!spec) {
-      out_->log(log_text(LogLevel::kError, "job_unreadable", {{"job", std::to_string(s->id.value)}, {"reason", spec.error().text()}}));
+      out_->log(
+          log_text(LogLevel::kError, "job_unreadable", {{"job", std::to_string(s->id.value)}, {"reason", spec.error().text()}}));
       return;
     }
     Job& job = jobs_.add(s->id, s->spec, *spec, options_);
@@ -187,7 +190,8 @@ void Batch::on(const Started& e) {
 void Batch::on(const Request& e) {
   auto request = decode_request(e.payload);
   if (!request) {
-    out_->replies.push_back({e.peer, encode(ToolReply{kBatchProtocol, 0, RequestRefused{request.error().code(), request.error().text()}})});
+    out_->replies.push_back(
+        {e.peer, encode(ToolReply{kBatchProtocol, 0, RequestRefused{request.error().code(), request.error().text()}})});
     return;
   }
   const Asker asker{e.peer, request->tag};
@@ -245,7 +249,8 @@ void Batch::flush() {
 
 void Batch::on(const TimerFired& e) {
   switch (e.key.kind) {
-    case kFlush: return flush();
+    case kFlush:
+      return flush();
     case kDemand:
       demand_armed_ = false;
       return publish_demand();
@@ -283,8 +288,10 @@ void Batch::on(const TimerFired& e) {
       }
       return;
     }
-    case kRecovery: return check_recovery(true);
-    default: return;
+    case kRecovery:
+      return check_recovery(true);
+    default:
+      return;
   }
 }
 
@@ -311,13 +318,17 @@ void Batch::on(const Durable& e) {
   for (auto [id, rank] : done.attempts) {
     Job* job = jobs_.find(id);
     if (job == nullptr) continue;
-    if (job->array) job->array->back(rank);
-    else job->state = JobState::kPending;
+    if (job->array)
+      job->array->back(rank);
+    else
+      job->state = JobState::kPending;
     qualify(*job);
   }
   for (Ended& note : done.ends) ended(std::move(note));
-  if (!retry_.empty()) out_->arm({kRetryAppend, 0, {}}, Duration{0});
-  else if (pending_.empty()) flush_soon();  // acknowledgements may have waited
+  if (!retry_.empty())
+    out_->arm({kRetryAppend, 0, {}}, Duration{0});
+  else if (pending_.empty())
+    flush_soon();  // acknowledgements may have waited
 }
 
 // The disk refused. New jobs are forgotten and their users told so; everything else is kept and tried again until it works.
@@ -328,9 +339,11 @@ void Batch::on(const AppendFailed& e) {
   pending_.erase(it);
   if (!full_) {
     full_ = true;
-    out_->log(log_text(LogLevel::kError, "store_failed", {{"reason", e.reason}, {"what", "retrying every second; submits are refused meanwhile"}}));
+    out_->log(log_text(LogLevel::kError, "store_failed",
+                       {{"reason", e.reason}, {"what", "retrying every second; submits are refused meanwhile"}}));
   }
-  const std::string sentence = "the queue's disk refused the record (" + e.reason + "); nothing was kept, submit again when there is room";
+  const std::string sentence =
+      "the queue's disk refused the record (" + e.reason + "); nothing was kept, submit again when there is room";
   for (auto& [asker, body] : failed.on_failure) {
     if (auto* reply = std::get_if<SubmitReply>(&body))
       for (auto& item : reply->items)

@@ -33,7 +33,7 @@ constexpr std::uint32_t kDemandCountMax = 100'000;  // slices of one line
 constexpr std::size_t kKeysKept = 200'000;          // submission keys remembered
 constexpr std::size_t kWhysMax = 1000;              // questions to the master that wait for an answer
 constexpr std::size_t kStepsMax = 10'000;
-constexpr std::size_t kFlushRecordsMax = 5000;      // end records in one step
+constexpr std::size_t kFlushRecordsMax = 5000;  // end records in one step
 
 // One run of a job or array task, from the decision to start it until its end is on record.
 struct Run {
@@ -46,10 +46,10 @@ struct Run {
   std::uint32_t layout = 0;
   GangId gang;
   JobState state = JobState::kConfiguring;
-  Duration started{0};         // wall; 0: not heard yet
+  Duration started{0};  // wall; 0: not heard yet
   Duration launched_wall{0};
-  Duration end_at{0};          // mono, by its limit
-  bool recovered = false;      // of an earlier life; its agent has not spoken yet
+  Duration end_at{0};      // mono, by its limit
+  bool recovered = false;  // of an earlier life; its agent has not spoken yet
   bool cancelled = false, requeue_asked = false, node_failed = false;
   std::string cancel_reason;
   std::uint32_t steps = 0, next_step = 1;
@@ -157,7 +157,7 @@ class Batch final : public Actor {
   Result<> add_dependencies(Job& job, const Dependencies& dependencies, bool kill_when_never);
   void erase_job(JobId id);
 
-  // batch_run.cc: when jobs start and end
+  // batch_run.cc: when jobs start. batch_status.cc: how they go on and end
   void qualify(Job& job);        // into the queue, or out of it, and why
   void settle_depend(Job& job);  // judges what it waits for
   void target_changed(JobId target);
@@ -199,7 +199,8 @@ class Batch final : public Actor {
   [[nodiscard]] JobInfo base_info(const Job& job, bool full) const;
   [[nodiscard]] JobInfo run_info(const Job& job, const Run& run, bool full) const;
   [[nodiscard]] JobInfo waiting_info(const Job& job, bool full) const;
-  void rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit, std::vector<JobInfo>& rows) const;
+  void rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit,
+               std::vector<JobInfo>& rows) const;
   [[nodiscard]] bool passes(const Job& job, const JobFilter& filter) const;
   void changed(const JobInfo& info, JobId job, bool job_over);
   void step_update(const TaskUpdate& e);
@@ -216,16 +217,16 @@ class Batch final : public Actor {
   Outcomes outcomes_;
   std::map<std::uint64_t, Run> runs_;  // by own number
   std::map<GangId, std::uint64_t> gangs_;
-  std::multimap<JobId, JobId> waiters_;               // target -> who waits for it
-  std::set<std::pair<Duration, JobId>> wakes_;        // wall time
+  std::multimap<JobId, JobId> waiters_;         // target -> who waits for it
+  std::set<std::pair<Duration, JobId>> wakes_;  // wall time
   std::unordered_map<std::uint64_t, JobId> keys_;
   std::deque<std::uint64_t> key_order_;
   std::map<Ticket, Pending> pending_;
   std::deque<Pending> retry_;
-  Pending gathered_;                 // end and attempt records for the next flush
+  Pending gathered_;  // end and attempt records for the next flush
   std::vector<std::string> hints_;
   std::map<std::pair<AgentId, StreamId>, StreamMark> streams_;
-  std::vector<std::pair<Asker, ReplyBody>> early_;    // only for the mutant
+  std::vector<std::pair<Asker, ReplyBody>> early_;  // only for the mutant
   std::multimap<JobId, Watch> watches_;
   std::map<PeerId, std::uint32_t> watch_counts_;
   std::map<TaskId, Step> steps_;

@@ -31,8 +31,10 @@ void Batch::agent_answered(const AgentId& agent, std::uint32_t round) {
   auto it = asked_.find(agent);
   if (it == asked_.end() || it->second >= round) return;
   it->second = round;
-  if (round < kRounds) out_->session.push_back(ReconcileTasks{agent, {sentinel(incarnation_, round + 1)}});
-  else check_recovery(false);
+  if (round < kRounds)
+    out_->session.push_back(ReconcileTasks{agent, {sentinel(incarnation_, round + 1)}});
+  else
+    check_recovery(false);
 }
 
 void Batch::check_recovery(bool late) {
@@ -47,8 +49,9 @@ void Batch::check_recovery(bool late) {
   recovering_ = false;
   out_->disarm({kRecovery, 0, {}});
   if (!silent.empty())
-    out_->log(log_text(LogLevel::kWarn, "agents_silent",
-                       {{"agents", silent}, {"what", "jobs that they may run are started as a new attempt; an old one that turns up is ended"}}));
+    out_->log(log_text(
+        LogLevel::kWarn, "agents_silent",
+        {{"agents", silent}, {"what", "jobs that they may run are started as a new attempt; an old one that turns up is ended"}}));
   for (auto& [id, job] : jobs_.all()) {
     if (!job.suspect) continue;
     job.suspect = false;

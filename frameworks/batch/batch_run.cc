@@ -1,6 +1,5 @@
-// When jobs start and end: qualification, the scheduling pass, launches, statuses, new attempts, demand.
+// When jobs start: qualification, the scheduling pass, launches, demand.
 #include <algorithm>
-#include <charconv>
 
 #include "common/core/hooks.h"
 #include "common/world/log.h"
@@ -10,30 +9,6 @@ namespace bourse::batch {
 namespace {
 
 constexpr Duration kHoldOff = milliseconds(500);
-
-struct TaskName {
-  JobId job;
-  std::uint64_t index = 0;
-  std::uint32_t attempt = 0;
-  bool step = false;
-};
-
-// "12.0.1", "12.7.2"; with ".sN" a step of it.
-std::optional<TaskName> parse_task(const std::string& text) {
-  TaskName out;
-  std::uint64_t part[3] = {};
-  const char* at = text.data();
-  const char* end = at + text.size();
-  for (int i = 0; i < 3; ++i) {
-    auto [next, error] = std::from_chars(at, end, part[i]);
-    if (error != std::errc()) return std::nullopt;
-    at = next;
-    if (i < 2 && (at == end || *at++ != '.')) return std::nullopt;
-  }
-  out.step = at != end;
-  out.job = JobId(part[0]), out.index = part[1], out.attempt = static_cast<std::uint32_t>(part[2]);
-  return out;
-}
 
 Duration plus(Duration a, Duration b) { return b > kNoLimit - a ? kNoLimit : a + b; }
 
@@ -155,6 +130,10 @@ Result<> Batch::add_dependencies(Job& job, const Dependencies& dependencies, boo
     if (!facts_of(d).known && !job.durable)
       return Error(Code::kInvalid, "dependency: there is no job " + std::to_string(d.job.value) +
                                        (d.index ? "_" + std::to_string(*d.index) : "") + ", or it ended too long ago to be known");
+    if (d.type == DependencyType::kAfterCorr && !job.durable && jobs_.find(d.job) == nullptr &&
+        !outcomes_.find(d.job.value).value_or(false))
+      return Error(Code::kInvalid, "dependency: array " + std::to_string(d.job.value) +
+                                       " has ended and some of it failed; aftercorr works while it is in the queue");
     if (d.job == job.id) return Error(Code::kInvalid, "dependency: a job cannot depend on itself");
     waiters_.emplace(d.job, job.id);
     state->waits.push_back(d.job);
@@ -195,15 +174,20 @@ void Batch::settle_depend(Job& job) {
     const TargetFacts target = facts_of(d);
     Verdict verdict = judge(d, target, now_.wall, wake);
     if (!target.known) {  // of a job so old that nobody knows how it ended
-      const bool any = d.type == DependencyType::kAfterAny || d.type == DependencyType::kAfter || d.type == DependencyType::kAfterCorr;
+      const bool any =
+          d.type == DependencyType::kAfterAny || d.type == DependencyType::kAfter || d.type == DependencyType::kAfterCorr;
       verdict = any ? Verdict::kMet : Verdict::kNotYet;
     }
-    if (verdict == Verdict::kMet && d.type != DependencyType::kAfterCorr) met = true;
-    else if (verdict == Verdict::kNever) never = true;
+    if (verdict == Verdict::kMet && d.type != DependencyType::kAfterCorr)
+      met = true;
+    else if (verdict == Verdict::kNever)
+      never = true;
     if (verdict != Verdict::kMet && !(verdict == Verdict::kNever && state.items.any)) open.push_back(d);
   }
-  if (state.items.any && met) open.clear(), never = false;
-  else if (state.items.any) never = open.empty() && never;
+  if (state.items.any && met)
+    open.clear(), never = false;
+  else if (state.items.any)
+    never = open.empty() && never;
   if (wake) wake_at_wall(job.id, *wake);
   if (never) {
     if (state.kill_when_never) {
@@ -242,6 +226,19 @@ std::optional<std::uint64_t> Batch::next_rank(Job& job) {
 // aftercorr: the first tasks in order whose counterparts have ended well may start; those of failed ones never will.
 std::uint64_t Batch::corresponding(Job& job, std::uint64_t startable) {
   if (!job.array || !job.depend || job.depend->corr.value == 0) return startable;
+  const Job* target = jobs_.find(job.depend->corr);
+  if (target == nullptr || !target->array || target->array->finished()) {
+    // The last word on all of them. What failed there ends here; the rest is free, and the other array may be forgotten.
+    const JobId corr = std::exchange(job.depend->corr, JobId());
+    if (target != nullptr && target->array && job.depend->kill_when_never)
+      for (auto [first, last] : target->array->failed().ranges())
+        for (std::uint64_t rank = first; rank <= last; ++rank)
+          if (const auto mine = job.array->rank(target->array->index(rank)); mine && job.array->is_waiting(*mine))
+            cancel_waiting(job, *mine, *mine, Reason::kDependencyNeverSatisfied,
+                           "its counterpart in job " + std::to_string(corr.value) + " failed", gathered_);
+    flush_soon();
+    return job.ending ? 0 : job.array->startable();
+  }
   std::uint64_t ready = 0;
   for (const auto& [first, last] : job.array->waiting_ranges(16)) {
     for (std::uint64_t rank = first; rank <= last && ready < startable; ++rank) {
@@ -313,8 +310,10 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
   }
   if (job.doubt && attempt_of(job, *rank) == 1) {
     // An agent that has not spoken may have it: only under a new number, which must be on record first.
-    if (job.array) job.array->started(*rank);
-    else job.state = JobState::kConfiguring;
+    if (job.array)
+      job.array->started(*rank);
+    else
+      job.state = JobState::kConfiguring;
     bump(job, *rank, false);
     qualify(job);
     return true;
@@ -415,12 +414,14 @@ void Batch::make_room(const Need& head, const Planner::Reservation& reservation)
     const auto idle = alloc_.idle_on(agent);
     bool one_offer = false;
     for (const auto& [id, offer] : alloc_.offers())
-      one_offer = one_offer || (offer.agent == agent && fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
+      one_offer = one_offer ||
+                  (offer.agent == agent && fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
     if (one_offer) continue;
     for (const SliceId& id : idle) release(*alloc_.find(id), Duration{0});
     DeclineOffers decline;
     for (const auto& [id, offer] : alloc_.offers())
-      if (offer.agent == agent) decline.items.push_back({id, DeclineReason::kTooSmall, "to be joined with more on this agent", Duration{0}});
+      if (offer.agent == agent)
+        decline.items.push_back({id, DeclineReason::kTooSmall, "to be joined with more on this agent", Duration{0}});
     for (const auto& item : decline.items) alloc_.end_offer(item.offer);
     if (!decline.items.empty()) out_->session.push_back(std::move(decline));
   }
@@ -461,8 +462,10 @@ Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt) {
   run.layout = job.layout;
   run.launched_wall = now_.wall;
   run.end_at = plus(now_.mono, job.spec->limit);
-  if (job.array) job.array->started(rank);
-  else job.state = JobState::kRunning;
+  if (job.array)
+    job.array->started(rank);
+  else
+    job.state = JobState::kRunning;
   return runs_[job.number(rank)] = std::move(run);
 }
 
@@ -504,7 +507,8 @@ Placement Batch::placement_of(const Job& job, const Run& run) const {
   p.cpus_per_node = shape.cpus, p.mem_per_node = shape.mem;
   for (const DeviceAsk& ask : shape.devices) p.devices_per_node += ask.count;
   if (shape.whole_host && !run.slices.empty())
-    if (const Slice* slice = const_cast<Allocations&>(alloc_).find(run.slices.front()); slice != nullptr && slice->amount.cpus > p.cpus_per_node)
+    if (const Slice* slice = const_cast<Allocations&>(alloc_).find(run.slices.front());
+        slice != nullptr && slice->amount.cpus > p.cpus_per_node)
       p.cpus_per_node = slice->amount.cpus, p.mem_per_node = slice->amount.mem;
   return p;
 }
@@ -530,205 +534,6 @@ void Batch::launch(Job& job, Run& run) {
   task.kill_grace = options_.kill_grace;
   task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
   out_->session.push_back(std::move(command));
-}
-
-// --- statuses ------------------------------------------------------------------------------------------------------
-
-void Batch::update(const TaskUpdate& e) {
-  if (e.sequence.value != 0) {
-    StreamMark& mark = streams_[{e.agent, e.stream}];
-    mark.seen = std::max(mark.seen, e.sequence);
-    mark.dirty = true;
-    if (hooks::mutant("batch.ack_before_durable")) out_->session.push_back(AckStatus{e.agent, e.stream, e.sequence});
-    flush_soon();
-  }
-  const TaskStatus& status = e.status;
-  if (status.task.str().starts_with("recover.")) {
-    std::uint64_t round = 0;
-    const std::string prefix = "recover." + std::to_string(incarnation_.value) + ".";
-    if (status.task.str().starts_with(prefix)) {
-      for (char c : status.task.str().substr(prefix.size())) round = round * 10 + static_cast<std::uint64_t>(c - '0');
-      agent_answered(e.agent, static_cast<std::uint32_t>(std::min<std::uint64_t>(round, 9)));
-    }
-    return;
-  }
-  const auto name = parse_task(status.task.str());
-  if (!name) return;
-  if (name->step) return step_update(e);
-  Job* job = jobs_.find(name->job);
-  auto old_run = [&] {  // of another attempt, or of a job that is no more: nothing of it may go on
-    if (is_terminal(status.state)) return;
-    Kill kill;
-    kill.agent = e.agent, kill.task = status.task;
-    out_->session.push_back(KillTask{kill});
-  };
-  if (job == nullptr || job->ending) return old_run();
-  std::uint64_t rank = 0;
-  if (job->array) {
-    const auto found = job->array->rank(name->index);
-    if (!found || job->array->ended().contains(*found)) return old_run();
-    rank = *found;
-  }
-  if (name->attempt != attempt_of(*job, rank)) return old_run();
-  auto it = runs_.find(job->number(rank));
-  if (it == runs_.end()) {
-    // Launched by an earlier life, and its hint was lost. Or it waits for a record of its next attempt.
-    if (status.state == TaskState::kNeverStarted) return;
-    if (job->array ? !job->array->is_waiting(rank) : job->state != JobState::kPending) return;
-    Run& run = note_run(*job, rank, name->attempt);
-    run.agents = {e.agent};
-    run.slices = {e.slice};
-    run.state = JobState::kRunning;
-    if (Slice* slice = alloc_.find(e.slice)) {
-      slice->kind = {layouts_.at(run.layout).key, job->spec->uid};
-      alloc_.occupy(*slice, job->number(rank));
-    }
-    it = runs_.find(job->number(rank));
-    qualify(*job);
-  }
-  Run& run = it->second;
-  if (run.recovered) {
-    run.recovered = false;
-    std::vector<Planner::Holding> holdings;
-    for (const SliceId& id : run.slices)
-      if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
-    alloc_.planner().start(it->first, run.end_at, std::move(holdings));
-  }
-  if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
-    if (status.state == TaskState::kRunning) {
-      run.started = status.started.count() > 0 ? status.started : now_.wall;
-      const bool news = run.state != JobState::kRunning && run.state != JobState::kCompleting;
-      if (news) run.state = JobState::kRunning;
-      if (news) changed(run_info(*job, run, false), job->id, false);
-      if (waiters_.contains(job->id)) target_changed(job->id);
-    }
-    return;
-  }
-  finish(run, status);
-}
-
-void Batch::free_slices(Run& run) {
-  for (const SliceId& id : run.slices) {
-    Slice* slice = alloc_.find(id);
-    if (slice == nullptr || slice->run == 0) continue;
-    alloc_.vacate(*slice, now_.mono);
-    // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
-    if (run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
-  }
-  if (run.gang.value != 0) gangs_.erase(run.gang);
-  dirty_ = true;
-}
-
-void Batch::release(Slice& slice, Duration grace) {
-  if (slice.releasing) return;
-  alloc_.release(slice);
-  out_->session.push_back(ReleaseSlice{slice.id, grace});
-}
-
-void Batch::bump(Job& job, std::uint64_t rank, bool ran) {
-  const std::uint32_t attempt = attempt_of(job, rank) + (hooks::mutant("batch.requeue_same_attempt") ? 0 : 1);
-  const std::uint32_t restarts = restarts_of(job, rank) + (ran ? 1 : 0);
-  const bool hold = attempt > options_.attempts_max;
-  if (!job.array) {
-    job.attempt = attempt, job.restarts = restarts;
-    job.doubt = false;
-  } else {
-    if (!job.retries) job.retries = std::make_unique<std::map<std::uint64_t, ArrayRetry>>();
-    (*job.retries)[rank] = {attempt, restarts};
-  }
-  if (hold) job.held_admin = true;
-  // The first few at once, then slower: an agent that refuses everything must not be a busy loop.
-  if (attempt > 4) job.eligible = now_.wall + seconds(1) * std::min<std::int64_t>(attempt, 30);
-  gathered_.records.push_back(encode(Record(AttemptRecord{job.id, rank, attempt, restarts, hold})));
-  gathered_.attempts.emplace_back(job.id, rank);
-  flush_soon();
-}
-
-void Batch::requeue(Run& run, bool ran, const std::string& why) {
-  Job& job = *jobs_.find(run.job);
-  const std::uint64_t rank = run.rank, number = job.number(rank);
-  if (run.cancelled) {
-    TaskStatus status;
-    status.task = run.task, status.state = TaskState::kKilled, status.ended = now_.wall;
-    return finish(run, status);
-  }
-  out_->log(log_text(LogLevel::kInfo, "requeued", {{"task", run.task.str()}, {"reason", why}}));
-  alloc_.planner().finish(number);
-  free_slices(run);
-  runs_.erase(number);
-  if (!job.array) job.state = JobState::kConfiguring;  // until its new attempt is on record
-  bump(job, rank, ran);
-}
-
-void Batch::finish(Run& run, const TaskStatus& status) {
-  Job& job = *jobs_.find(run.job);
-  const std::uint64_t number = job.number(run.rank);
-  if (status.state == TaskState::kNeverStarted) return requeue(run, false, status.message.empty() ? "it had not started" : status.message);
-  const bool lost = status.state == TaskState::kLost || run.node_failed;
-  if (lost && job.spec->requeue) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
-  if (run.requeue_asked && status.state == TaskState::kKilled) return requeue(run, true, "asked for");
-  if (status.state == TaskState::kPreempted && job.spec->requeue) return requeue(run, true, "preempted");
-
-  JobInfo info = run_info(job, run, true);
-  info.started = status.started.count() > 0 ? status.started : run.started;
-  info.ended = status.ended.count() > 0 ? status.ended : now_.wall;
-  info.elapsed = info.started.count() > 0 && info.ended > info.started ? info.ended - info.started : Duration{0};
-  info.cpu = status.cpu, info.mem_peak = status.mem_peak;
-  info.exit_code = status.exit_code, info.exit_signal = status.signal;
-  info.reason_text = status.message;
-  auto set = [&](JobState state, Reason reason) { info.state = state, info.reason = reason; };
-  switch (status.state) {
-    case TaskState::kExited:
-      if (status.exit_code == 0) set(JobState::kCompleted, Reason::kNone);
-      else set(JobState::kFailed, Reason::kNonZeroExit);
-      break;
-    case TaskState::kSignaled: set(JobState::kFailed, Reason::kRaisedSignal); break;
-    case TaskState::kFailedStart:
-      set(JobState::kFailed, Reason::kLaunchFailed);
-      info.exit_code = 0, info.exit_signal = 53;  // what Slurm's users know for it
-      break;
-    case TaskState::kKilled: set(JobState::kCancelled, Reason::kCancelled); break;
-    case TaskState::kTimeLimit:
-      set(JobState::kTimeout, Reason::kTimeLimit);
-      if (info.exit_signal == 0 && info.exit_code == 0) info.exit_signal = 15;
-      break;
-    case TaskState::kOutOfMemory: set(JobState::kOutOfMemory, Reason::kOutOfMemory); break;
-    case TaskState::kPreempted: set(JobState::kPreempted, Reason::kNone); break;
-    case TaskState::kLost: set(JobState::kNodeFail, Reason::kNodeFail); break;
-    default: set(JobState::kFailed, Reason::kUnknownExit); break;
-  }
-  if (run.node_failed && info.state == JobState::kCancelled) set(JobState::kNodeFail, Reason::kNodeFail);
-  if (run.cancelled && info.state == JobState::kCancelled && !run.cancel_reason.empty()) info.reason_text = run.cancel_reason;
-
-  Ended note;
-  note.job = job.id, note.first = note.last = run.rank;
-  note.ok = info.state == JobState::kCompleted;
-  alloc_.planner().finish(number);
-  free_slices(run);
-  if (job.array) job.array->ended(run.rank, run.rank, note.ok);
-  else job.state = JobState::kCompleting;
-  note.whole = !job.array || job.array->finished();
-  if (note.whole) job.ending = true;
-  note.info = std::move(info);
-  runs_.erase(number);
-  gathered_.ends.push_back(std::move(note));
-  flush_soon();
-  qualify(job);
-}
-
-void Batch::ended(Ended note) {
-  Job* job = jobs_.find(note.job);
-  ended_ += note.last - note.first + 1;
-  if (job == nullptr) return;
-  outcomes_.note(job->number(note.first), job->number(note.last), note.ok);
-  if (note.whole && job->array) {
-    target_changed(note.job);  // while its tasks can still be told apart
-    outcomes_.note(job->id.value, job->id.value, job->array->all_ok());
-  }
-  if (note.whole) erase_job(note.job);
-  changed(note.info, note.job, note.whole);
-  target_changed(note.job);
-  if (note.whole) waiters_.erase(note.job);
 }
 
 // --- demand --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ std::string join_env(const std::vector<std::string>& env) {
 
 std::string digest_of(std::string_view bytes) { return "sha256:" + sha256_hex(bytes); }
 
-Error unknown_job(const JobSelector& selector) { return Error(Code::kNotFound, "there is no job " + to_text(selector) + " that has not ended"); }
+Error unknown_job(const JobSelector& selector) {
+  return Error(Code::kNotFound, "there is no job " + to_text(selector) + " that has not ended");
+}
 
 }  // namespace
 
@@ -34,13 +36,15 @@ Batch::Who Batch::who(const Request& request) const {
 
 // Judges the job and takes it in, not durable yet.
 Result<JobId> Batch::admit(const Who& caller, const std::string& key, JobSpec spec, bool test_only, std::string& remark) {
-  if (caller.uid < 0 && !caller.admin) return Error(Code::kDenied, "the connection does not say which user you are; use the local socket or an operator's key");
+  if (caller.uid < 0 && !caller.admin)
+    return Error(Code::kDenied, "the connection does not say which user you are; use the local socket or an operator's key");
   if (!caller.admin) {
     if (spec.uid >= 0 && spec.uid != caller.uid) return Error(Code::kDenied, "only root and operators may submit for another user");
     spec.uid = caller.uid;
     if (spec.gid < 0) spec.gid = caller.gid;
     if (spec.gid == 0 && caller.gid != 0) return Error(Code::kDenied, "only root and operators may submit with group 0");
-    if (spec.priority && *spec.priority > 0) return Error(Code::kDenied, "only root and operators may set a priority; --nice is for everyone");
+    if (spec.priority && *spec.priority > 0)
+      return Error(Code::kDenied, "only root and operators may set a priority; --nice is for everyone");
     if (spec.nice < 0) return Error(Code::kDenied, "only root and operators may use a negative --nice");
   } else {
     if (spec.uid < 0) spec.uid = std::max<std::int64_t>(caller.uid, 0), spec.gid = std::max<std::int64_t>(caller.gid, 0);
@@ -49,8 +53,10 @@ Result<JobId> Batch::admit(const Who& caller, const std::string& key, JobSpec sp
   if (spec.user.empty()) return Error(Code::kInvalid, "the specification does not name the user");
   BOURSE_TRY(check_spec(spec, options_));
   Layout layout = BOURSE_TRY(lay_out(spec, options_, alloc_.largest_cpus()));
-  if (!alloc_.agents().empty()) BOURSE_TRY(check_possible(layout, alloc_.agents()));
-  else remark = "no agents yet: it waits until one registers";
+  if (!alloc_.agents().empty())
+    BOURSE_TRY(check_possible(layout, alloc_.agents()));
+  else
+    remark = "no agents yet: it waits until one registers";
   ArraySpec array = BOURSE_TRY(parse_array(spec.array));
   const Dependencies depend = BOURSE_TRY(parse_dependencies(spec.dependency));
   if (spec.name.empty()) spec.name = spec.script_path.empty() ? "wrap" : spec.script_path.substr(spec.script_path.rfind('/') + 1);
@@ -89,7 +95,11 @@ void Batch::handle(const Asker& asker, const Who& caller, SubmitRequest request)
   for (auto& item : request.items) {
     SubmitReply::Item out;
     const std::uint64_t hash =
-        item.key.empty() ? 0 : std::hash<std::string>()(std::to_string(caller.admin && item.spec.uid >= 0 ? item.spec.uid : std::max<std::int64_t>(caller.uid, 0)) + "/" + item.key);
+        item.key.empty()
+            ? 0
+            : std::hash<std::string>()(
+                  std::to_string(caller.admin && item.spec.uid >= 0 ? item.spec.uid : std::max<std::int64_t>(caller.uid, 0)) + "/" +
+                  item.key);
     if (auto known = keys_.find(hash); hash != 0 && known != keys_.end() && !request.test_only) {
       out.id = known->second;
       out.reason = "submitted before with the same key";
@@ -175,8 +185,10 @@ std::uint64_t Batch::cancel_waiting(Job& job, std::uint64_t first, std::uint64_t
     job.ending = job.array->finished();
   }
   if (count > 0 && job.ending) pending.ends.back().whole = true;
-  if (job.ending) queue_.remove(job);
-  else qualify(job);
+  if (job.ending)
+    queue_.remove(job);
+  else
+    qualify(job);
   return count;
 }
 
@@ -194,11 +206,13 @@ void Batch::cancel_run(Run& run, std::int32_t signal, bool shell_only, const std
   out_->session.push_back(KillTask{kill});
 }
 
-Result<std::uint64_t> Batch::cancel_one(const Who& caller, const JobSelector& selector, const CancelRequest& request, Pending& pending) {
+Result<std::uint64_t> Batch::cancel_one(const Who& caller, const JobSelector& selector, const CancelRequest& request,
+                                        Pending& pending) {
   std::optional<std::uint64_t> one;
   Job* job = jobs_.find_number(selector.job.value, one);
   if (job == nullptr || job->ending) {
-    if (selector.job.value != 0 && selector.job < next_id_) return Error(Code::kGone, "job " + to_text(selector) + " has ended already");
+    if (selector.job.value != 0 && selector.job < next_id_)
+      return Error(Code::kGone, "job " + to_text(selector) + " has ended already");
     return unknown_job(selector);
   }
   if (!may_touch(caller, *job)) return Error(Code::kDenied, "job " + to_text(selector) + " belongs to another user");
@@ -215,19 +229,25 @@ Result<std::uint64_t> Batch::cancel_one(const Who& caller, const JobSelector& se
       for (std::uint64_t i = range.first; i <= range.last && looked < kStepsLooked; i += range.step, ++looked) {
         const auto rank = job->array->rank(i);
         if (!rank) continue;
-        if (!ranks.empty() && ranks.back().second + 1 == *rank) ranks.back().second = *rank;
-        else ranks.emplace_back(*rank, *rank);
+        if (!ranks.empty() && ranks.back().second + 1 == *rank)
+          ranks.back().second = *rank;
+        else
+          ranks.emplace_back(*rank, *rank);
       }
     }
-    if (ranks.empty()) return Error(Code::kNotFound, "array " + std::to_string(job->id.value) + " has none of the tasks " + selector.indexes);
+    if (ranks.empty())
+      return Error(Code::kNotFound, "array " + std::to_string(job->id.value) + " has none of the tasks " + selector.indexes);
   } else {
     ranks.emplace_back(0, job->array ? job->array->size() - 1 : 0);
   }
   std::uint64_t count = 0;
-  const std::string reason = request.reason.empty() ? "cancelled by " + (caller.uid >= 0 ? "uid " + std::to_string(caller.uid) : caller.name) : request.reason;
+  const std::string reason = request.reason.empty()
+                                 ? "cancelled by " + (caller.uid >= 0 ? "uid " + std::to_string(caller.uid) : caller.name)
+                                 : request.reason;
   for (auto [first, last] : ranks) {
     std::vector<std::uint64_t> numbers;
-    for (auto it = runs_.lower_bound(job->number(first)); it != runs_.end() && it->first <= job->number(last); ++it) numbers.push_back(it->first);
+    for (auto it = runs_.lower_bound(job->number(first)); it != runs_.end() && it->first <= job->number(last); ++it)
+      numbers.push_back(it->first);
     for (std::uint64_t number : numbers) {
       cancel_run(runs_.at(number), request.signal, request.shell_only, reason);
       ++count;
@@ -239,8 +259,9 @@ Result<std::uint64_t> Batch::cancel_one(const Who& caller, const JobSelector& se
     // Between two attempts: it is neither waiting nor running. It ends once its next attempt is on record, by being held first.
     if (!job->array && job->state == JobState::kConfiguring && !runs_.contains(job->id.value)) {
       job->state = JobState::kPending;
-      gathered_.attempts.erase(std::remove_if(gathered_.attempts.begin(), gathered_.attempts.end(), [&](const auto& a) { return a.first == job->id; }),
-                               gathered_.attempts.end());
+      gathered_.attempts.erase(
+          std::remove_if(gathered_.attempts.begin(), gathered_.attempts.end(), [&](const auto& a) { return a.first == job->id; }),
+          gathered_.attempts.end());
       return cancel_waiting(*job, 0, 0, Reason::kCancelled, reason, pending);
     }
     return Error(Code::kGone, "nothing of job " + to_text(selector) + " is left to cancel");
@@ -251,7 +272,9 @@ Result<std::uint64_t> Batch::cancel_one(const Who& caller, const JobSelector& se
 std::vector<JobSelector> Batch::select(const JobFilter& filter) const {
   std::vector<JobSelector> out;
   const bool by_state = !filter.states.empty();
-  auto wants = [&](JobState s) { return !by_state || std::find(filter.states.begin(), filter.states.end(), s) != filter.states.end(); };
+  auto wants = [&](JobState s) {
+    return !by_state || std::find(filter.states.begin(), filter.states.end(), s) != filter.states.end();
+  };
   for (const auto& [id, job] : jobs_.all()) {
     if (job.ending || !passes(job, filter)) continue;
     if (!by_state && filter.hosts.empty()) {
@@ -277,7 +300,8 @@ std::vector<JobSelector> Batch::select(const JobFilter& filter) const {
 void Batch::handle(const Asker& asker, const Who& caller, const CancelRequest& request) {
   ChangeReply reply;
   if (request.jobs.empty() && request.filter.empty()) {
-    reply.code = Code::kInvalid, reply.reason = "name jobs, or say which by user, name or state; cancelling everything needs that said";
+    reply.code = Code::kInvalid,
+    reply.reason = "name jobs, or say which by user, name or state; cancelling everything needs that said";
     return answer(asker, std::move(reply));
   }
   if (request.signal < 0 || request.signal > 64) {
@@ -288,14 +312,17 @@ void Batch::handle(const Asker& asker, const Who& caller, const CancelRequest& r
   const bool named = !request.jobs.empty();
   for (const JobSelector& selector : named ? request.jobs : select(request.filter)) {
     auto count = cancel_one(caller, selector, request, pending);
-    if (count) reply.count += *count;
-    else if (named && reply.items.size() < kSelectorsMax) reply.items.push_back({selector, count.error().code(), count.error().text()});
+    if (count)
+      reply.count += *count;
+    else if (named && reply.items.size() < kSelectorsMax)
+      reply.items.push_back({selector, count.error().code(), count.error().text()});
   }
   if (!pending.ends.empty()) {
     // Of one request, one transaction; the answer waits for it. Signals to running tasks of this step wait as well, which is harmless.
     for (const Ended& e : pending.ends) {
       const Job* job = jobs_.find(e.job);
-      pending.records.push_back(encode(Record(EndRecord{e.job, e.first, e.last, e.info.state, e.whole, job->number(e.first), encode_info(e.info)})));
+      pending.records.push_back(
+          encode(Record(EndRecord{e.job, e.first, e.last, e.info.state, e.whole, job->number(e.first), encode_info(e.info)})));
       out_->append(Safety::kPower, pending.records.back());
     }
     pending.on_failure.emplace_back(asker, reply);
@@ -310,7 +337,8 @@ Result<std::uint64_t> Batch::change_one(const Who& caller, const JobSelector& se
   std::optional<std::uint64_t> one;
   Job* job = jobs_.find_number(selector.job.value, one);
   if (job == nullptr || job->ending) {
-    if (selector.job.value != 0 && selector.job < next_id_) return Error(Code::kGone, "job " + to_text(selector) + " has ended already");
+    if (selector.job.value != 0 && selector.job < next_id_)
+      return Error(Code::kGone, "job " + to_text(selector) + " has ended already");
     return unknown_job(selector);
   }
   if (!may_touch(caller, *job)) return Error(Code::kDenied, "job " + to_text(selector) + " belongs to another user");
@@ -318,7 +346,9 @@ Result<std::uint64_t> Batch::change_one(const Who& caller, const JobSelector& se
     std::uint64_t count = 0;
     for (auto it = runs_.lower_bound(job->number(one.value_or(0))); it != runs_.end(); ++it) {
       if (it->second.job != job->id || (one && it->second.rank != *one)) break;
-      if (!selector.indexes.empty() && !IndexSet::parse(selector.indexes)->contains(job->array ? job->array->index(it->second.rank) : 0)) continue;
+      if (!selector.indexes.empty() &&
+          !IndexSet::parse(selector.indexes)->contains(job->array ? job->array->index(it->second.rank) : 0))
+        continue;
       it->second.requeue_asked = true;
       Kill kill;
       kill.agent = it->second.agents.front(), kill.task = it->second.task;
@@ -328,13 +358,18 @@ Result<std::uint64_t> Batch::change_one(const Who& caller, const JobSelector& se
     if (count == 0) return Error(Code::kInvalid, "job " + to_text(selector) + " is not running");
     return count;
   }
-  if (one || !selector.indexes.empty()) return Error(Code::kUnsupported, "single tasks of an array cannot be held or released; name the array");
+  if (one || !selector.indexes.empty())
+    return Error(Code::kUnsupported, "single tasks of an array cannot be held or released; name the array");
   if (!job->waiting()) return Error(Code::kInvalid, "job " + to_text(selector) + " is not pending");
   const bool hold = change == Change::kHold;
-  if (!hold && job->held_admin && !caller.admin) return Error(Code::kDenied, "job " + to_text(selector) + " is held by an operator");
-  if (hold && caller.admin && caller.uid != job->spec->uid) job->held_admin = true;
-  else if (hold) job->held = true;
-  else job->held = job->held_admin = false;
+  if (!hold && job->held_admin && !caller.admin)
+    return Error(Code::kDenied, "job " + to_text(selector) + " is held by an operator");
+  if (hold && caller.admin && caller.uid != job->spec->uid)
+    job->held_admin = true;
+  else if (hold)
+    job->held = true;
+  else
+    job->held = job->held_admin = false;
   pending.records.push_back(encode(Record(ChangeRecord{job->id, job->held, job->held_admin})));
   out_->append(Safety::kPower, pending.records.back());
   qualify(*job);
@@ -351,8 +386,10 @@ void Batch::handle(const Asker& asker, const Who& caller, const ChangeRequest& r
   const bool named = !request.jobs.empty();
   for (const JobSelector& selector : named ? request.jobs : select(request.filter)) {
     auto count = change_one(caller, selector, request.change, pending);
-    if (count) reply.count += *count;
-    else if (named) reply.items.push_back({selector, count.error().code(), count.error().text()});
+    if (count)
+      reply.count += *count;
+    else if (named)
+      reply.items.push_back({selector, count.error().code(), count.error().text()});
   }
   if (!pending.records.empty()) {
     pending.on_failure.emplace_back(asker, reply);

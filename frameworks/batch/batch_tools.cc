@@ -11,7 +11,8 @@ bool has(const std::vector<std::string>& list, std::string_view word) {
   return list.empty() || std::find(list.begin(), list.end(), word) != list.end();
 }
 
-constexpr std::uint64_t kPhaseQueue = std::uint64_t{1} << 62, kPhaseRest = std::uint64_t{2} << 62, kPhaseMask = std::uint64_t{3} << 62;
+constexpr std::uint64_t kPhaseQueue = std::uint64_t{1} << 62, kPhaseRest = std::uint64_t{2} << 62,
+                        kPhaseMask = std::uint64_t{3} << 62;
 
 }  // namespace
 
@@ -20,12 +21,14 @@ constexpr std::uint64_t kPhaseQueue = std::uint64_t{1} << 62, kPhaseRest = std::
 bool Batch::passes(const Job& job, const JobFilter& filter) const {
   if (!filter.jobs.empty()) {
     bool found = false;
-    for (const JobSelector& s : filter.jobs) found = found || (s.job.value >= job.id.value && s.job.value - job.id.value < job.ids());
+    for (const JobSelector& s : filter.jobs)
+      found = found || (s.job.value >= job.id.value && s.job.value - job.id.value < job.ids());
     if (!found) return false;
   }
   if (filter.users.empty() && filter.names.empty() && filter.partitions.empty() && filter.accounts.empty()) return true;
   const SpecView v = Jobs::view(job);
-  return has(filter.users, v.user) && has(filter.names, v.name) && has(filter.partitions, v.partition) && has(filter.accounts, v.account);
+  return has(filter.users, v.user) && has(filter.names, v.name) && has(filter.partitions, v.partition) &&
+         has(filter.accounts, v.account);
 }
 
 std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
@@ -35,11 +38,14 @@ std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
       if (alloc_.agents().empty()) return {Reason::kNoAgents, "no agent has registered yet"};
       if (!queue_.order().empty() && queue_.order().begin()->first.job == job.id) return {Reason::kResources, {}};
       return {Reason::kPriority, {}};
-    case Reason::kNodeNotAvailable: return {job.reason, "after a restart: waiting for the agents' word on whether one of them runs it"};
+    case Reason::kNodeNotAvailable:
+      return {job.reason, "after a restart: waiting for the agents' word on whether one of them runs it"};
     case Reason::kHeldAdmin:
-      if (job.attempt > options_.attempts_max) return {Reason::kLaunchHeld, "held after " + std::to_string(job.attempt - 1) + " attempts"};
+      if (job.attempt > options_.attempts_max)
+        return {Reason::kLaunchHeld, "held after " + std::to_string(job.attempt - 1) + " attempts"};
       return {job.reason, {}};
-    default: return {job.reason, {}};
+    default:
+      return {job.reason, {}};
   }
 }
 
@@ -69,7 +75,8 @@ JobInfo Batch::base_info(const Job& job, bool full) const {
   i.stdout_path = spec->stdout_path.empty() ? (job.array ? "job-%A_%a.out" : "job-%j.out") : spec->stdout_path;
   i.stderr_path = spec->stderr_path;
   if (job.script != nullptr) i.script_digest = job.script->digest;
-  for (const DeviceAsk& ask : spec->devices_per_node) i.devices += (i.devices.empty() ? "" : ",") + ask.kind + ":" + std::to_string(ask.count);
+  for (const DeviceAsk& ask : spec->devices_per_node)
+    i.devices += (i.devices.empty() ? "" : ",") + ask.kind + ":" + std::to_string(ask.count);
   if (job.spec->layout_epoch == 0)
     if (auto l = lay_out(*spec, options_, alloc_.largest_cpus()); l) {
       i.nodes = l->need.nodes, i.tasks = l->tasks, i.cpus_per_task = l->cpus_per_task;
@@ -106,7 +113,8 @@ JobInfo Batch::waiting_info(const Job& job, bool full) const {
   return i;
 }
 
-void Batch::rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit, std::vector<JobInfo>& rows) const {
+void Batch::rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit,
+                    std::vector<JobInfo>& rows) const {
   auto put = [&](JobInfo info) {
     if (!filter.states.empty() && std::find(filter.states.begin(), filter.states.end(), info.state) == filter.states.end()) return;
     if (!filter.hosts.empty()) {
@@ -118,14 +126,16 @@ void Batch::rows_of(const Job& job, const JobFilter& filter, bool full, bool eac
   std::set<std::uint64_t> numbers;  // single tasks that were asked for
   bool whole = filter.jobs.empty();
   for (const JobSelector& s : filter.jobs) {
-    if (s.job == job.id && s.indexes.empty()) whole = true;
+    if (s.job == job.id && s.indexes.empty())
+      whole = true;
     else if (s.job == job.id && job.array) {
       if (auto set = IndexSet::parse(s.indexes); set)
         for (std::uint64_t rank : job.array->running())
           if (set->contains(job.array->index(rank))) numbers.insert(job.number(rank));
       if (auto set = IndexSet::parse(s.indexes); set && set->size() == 1)
         if (auto rank = job.array->rank(set->min()); rank) numbers.insert(job.number(*rank));
-    } else if (s.job.value > job.id.value && s.job.value - job.id.value < job.ids()) numbers.insert(s.job.value);
+    } else if (s.job.value > job.id.value && s.job.value - job.id.value < job.ids())
+      numbers.insert(s.job.value);
   }
   auto wanted = [&](std::uint64_t number) { return whole || numbers.contains(number); };
   if (!job.array) {
@@ -225,7 +235,8 @@ void Batch::handle(const Asker& asker, const Who& caller, const JobRequest& requ
   JobFilter filter;
   filter.jobs = {request.job};
   rows_of(*job, filter, true, false, kPageMax, reply.rows);
-  if (reply.rows.empty()) reply.code = Code::kNotFound, reply.reason = "there is no task " + to_text(request.job) + " that has not ended";
+  if (reply.rows.empty())
+    reply.code = Code::kNotFound, reply.reason = "there is no task " + to_text(request.job) + " that has not ended";
   if (request.script && job->script != nullptr && may_touch(caller, *job))
     for (JobInfo& row : reply.rows) row.script = job->script->bytes;
   answer(asker, std::move(reply));
@@ -265,11 +276,21 @@ void Batch::handle(const Asker& asker, const Who&, const NodesRequest& request) 
     for (const DeviceShare& d : facts.total.devices) ++kinds[d.kind];
     for (const auto& [kind, count] : kinds) n.devices += (n.devices.empty() ? "" : ",") + kind + ":" + std::to_string(count);
     switch (facts.state) {
-      case AgentFacts::State::kUp: n.state = n.cpus_used.value == 0 ? "idle" : n.cpus_used < n.cpus ? "mixed" : "allocated"; break;
-      case AgentFacts::State::kUnreachable: n.state = "unreachable"; break;
-      case AgentFacts::State::kDraining: n.state = "draining"; break;
-      case AgentFacts::State::kCordoned: n.state = "cordoned"; break;
-      case AgentFacts::State::kRemoved: n.state = "removed"; break;
+      case AgentFacts::State::kUp:
+        n.state = n.cpus_used.value == 0 ? "idle" : n.cpus_used < n.cpus ? "mixed" : "allocated";
+        break;
+      case AgentFacts::State::kUnreachable:
+        n.state = "unreachable";
+        break;
+      case AgentFacts::State::kDraining:
+        n.state = "draining";
+        break;
+      case AgentFacts::State::kCordoned:
+        n.state = "cordoned";
+        break;
+      case AgentFacts::State::kRemoved:
+        n.state = "removed";
+        break;
     }
     reply.nodes.push_back(std::move(n));
   }
@@ -337,9 +358,15 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
   const auto [reason, text] = reason_of(*job);
   auto say = [&](std::string line) { reply.lines.push_back(std::move(line)); };
   switch (reason) {
-    case Reason::kHeldUser: say("held by its user; `bourse release " + std::to_string(job->id.value) + "` lets it go"); break;
-    case Reason::kHeldAdmin: say("held by an operator"); break;
-    case Reason::kBeginTime: say("it asked not to begin before a given time"); break;
+    case Reason::kHeldUser:
+      say("held by its user; `bourse release " + std::to_string(job->id.value) + "` lets it go");
+      break;
+    case Reason::kHeldAdmin:
+      say("held by an operator");
+      break;
+    case Reason::kBeginTime:
+      say("it asked not to begin before a given time");
+      break;
     case Reason::kDependency:
     case Reason::kDependencyNeverSatisfied:
       say((reason == Reason::kDependency ? "waits for other jobs: " : "waits for what can never be: ") +
@@ -348,9 +375,15 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
     case Reason::kArrayTaskLimit:
       say("its array runs as many tasks at once as it allows: " + std::to_string(job->array->spec().max_running));
       break;
-    case Reason::kNoAgents: say(connected_ ? "no agent has registered yet" : "not connected to a master: " + down_reason_); break;
-    case Reason::kPriority: say(std::to_string(reply.position - 1) + " jobs are ahead of it"); break;
-    case Reason::kResources: say("it is the next of its kind, and waits for enough to be free"); break;
+    case Reason::kNoAgents:
+      say(connected_ ? "no agent has registered yet" : "not connected to a master: " + down_reason_);
+      break;
+    case Reason::kPriority:
+      say(std::to_string(reply.position - 1) + " jobs are ahead of it");
+      break;
+    case Reason::kResources:
+      say("it is the next of its kind, and waits for enough to be free");
+      break;
     default:
       if (!text.empty()) say(text);
   }
@@ -362,7 +395,8 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
     const auto reservation = alloc_.planner().reserve(need, now_.mono);
     if (reservation.at != kNoLimit && reservation.at > now_.mono) {
       reply.job.estimated_start = now_.wall + (reservation.at - now_.mono);
-      say("by the limits of what runs now it starts within " + format_duration(std::chrono::ceil<seconds>(reservation.at - now_.mono)));
+      say("by the limits of what runs now it starts within " +
+          format_duration(std::chrono::ceil<seconds>(reservation.at - now_.mono)));
     }
   }
   say("each of its " + std::to_string(need.nodes) + " nodes needs " + to_text(need.shape));
@@ -397,7 +431,8 @@ void Batch::handle(const Asker& asker, const Who&, const WatchRequest& request) 
     std::optional<std::uint64_t> rank;
     Job* job = jobs_.find_number(selector.job.value, rank);
     if (job == nullptr) {
-      first.code = Code::kNotFound, first.reason = "there is no job " + to_text(selector) + " that has not ended", first.last = true;
+      first.code = Code::kNotFound, first.reason = "there is no job " + to_text(selector) + " that has not ended",
+      first.last = true;
       answer(asker, std::move(first));
       continue;
     }
@@ -431,7 +466,8 @@ void Batch::changed(const JobInfo& info, JobId job, bool job_over) {
       change.job.id = job;
       change.job.indexes.clear();
       const bool ok = outcomes_.find(job.value).value_or(false);
-      if (!ok && info.state == JobState::kCompleted) change.job.state = JobState::kFailed, change.job.exit_code = 1, change.job.reason = Reason::kNonZeroExit;
+      if (!ok && info.state == JobState::kCompleted)
+        change.job.state = JobState::kFailed, change.job.exit_code = 1, change.job.reason = Reason::kNonZeroExit;
     }
     change.last = job_over || (single && mine && is_terminal(info.state));
     if (!mine && !job_over) {
@@ -495,8 +531,10 @@ void Batch::step_update(const TaskUpdate& e) {
   StepReply reply;
   reply.exit_code = e.status.exit_code, reply.exit_signal = e.status.signal;
   reply.reason = e.status.message;
-  if (e.status.state == TaskState::kFailedStart || e.status.state == TaskState::kNeverStarted) reply.code = Code::kIo;
-  else if (e.status.state != TaskState::kExited && reply.exit_signal == 0) reply.exit_signal = SIGKILL;
+  if (e.status.state == TaskState::kFailedStart || e.status.state == TaskState::kNeverStarted)
+    reply.code = Code::kIo;
+  else if (e.status.state != TaskState::kExited && reply.exit_signal == 0)
+    reply.exit_signal = SIGKILL;
   answer(it->second.asker, std::move(reply));
   if (auto run = runs_.find(it->second.run); run != runs_.end() && run->second.steps > 0) --run->second.steps;
   steps_.erase(it);

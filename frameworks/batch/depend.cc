@@ -14,7 +14,8 @@ Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration 
       if (!wake || due < *wake) wake = due;
       return Verdict::kNotYet;
     }
-    case DependencyType::kAfterAny: return target.ended ? Verdict::kMet : Verdict::kNotYet;
+    case DependencyType::kAfterAny:
+      return target.ended ? Verdict::kMet : Verdict::kNotYet;
     case DependencyType::kAfterOk:
       if (!target.ended) return Verdict::kNotYet;
       return target.ok || hooks::mutant("batch.afterok_ignores_failure") ? Verdict::kMet : Verdict::kNever;
@@ -22,7 +23,8 @@ Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration 
       if (!target.ended) return Verdict::kNotYet;
       return target.ok ? Verdict::kNever : Verdict::kMet;
     case DependencyType::kAfterCorr:  // judged task by task; as a whole it stands in nobody's way
-    case DependencyType::kSingleton: return Verdict::kMet;
+    case DependencyType::kSingleton:
+      return Verdict::kMet;
   }
   return Verdict::kMet;
 }

@@ -18,8 +18,8 @@ std::string absolute(const std::string& path, const std::string& directory) {
 
 }  // namespace
 
-std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& array, const Layout& layout, const Placement& placement,
-                                         const BatchOptions& options) {
+std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& array, const Layout& layout,
+                                         const Placement& placement, const BatchOptions& options) {
   std::map<std::string, std::string> own;
   auto set = [&](const std::string& name, const std::string& value) {
     own["SUBMIT_" + name] = value;
@@ -95,18 +95,37 @@ std::string expand_pattern(std::string_view pattern, const JobSpec& spec, const 
     std::optional<std::string> value;
     const bool array = placement.array.value != 0;
     switch (at < pattern.size() ? pattern[at] : '\0') {
-      case '%': value = "%"; break;
+      case '%':
+        value = "%";
+        break;
       case 'j':
-      case 'J': value = padded(std::to_string(placement.id.value), width); break;
-      case 'A': value = padded(std::to_string(array ? placement.array.value : placement.id.value), width); break;
-      case 'a': value = padded(std::to_string(array ? placement.index : 0), width); break;
-      case 'x': value = spec.name; break;
-      case 'u': value = spec.user; break;
-      case 'N': value = placement.hosts.empty() ? "" : short_host(placement.hosts.front()); break;
+      case 'J':
+        value = padded(std::to_string(placement.id.value), width);
+        break;
+      case 'A':
+        value = padded(std::to_string(array ? placement.array.value : placement.id.value), width);
+        break;
+      case 'a':
+        value = padded(std::to_string(array ? placement.index : 0), width);
+        break;
+      case 'x':
+        value = spec.name;
+        break;
+      case 'u':
+        value = spec.user;
+        break;
+      case 'N':
+        value = placement.hosts.empty() ? "" : short_host(placement.hosts.front());
+        break;
       case 'n':
-      case 't': value = padded("0", width); break;
-      case 's': value = "batch"; break;
-      default: break;
+      case 't':
+        value = padded("0", width);
+        break;
+      case 's':
+        value = "batch";
+        break;
+      default:
+        break;
     }
     if (value) {
       out += *value;

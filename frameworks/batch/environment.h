@@ -24,8 +24,8 @@ struct Placement {
   std::uint32_t devices_per_node = 0;
 };
 
-std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& array, const Layout& layout, const Placement& placement,
-                                         const BatchOptions& options);
+std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& array, const Layout& layout,
+                                         const Placement& placement, const BatchOptions& options);
 
 // Patterns of Slurm's sbatch(1), "filename pattern": %j %x %A %a %N %u %n %t %s %J %%, with a width ("%4j" pads with zeros, at most 10).
 // What is not a pattern stays. Relative names are below `directory`.

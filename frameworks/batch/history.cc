@@ -24,7 +24,8 @@ void trim(JobInfo& info) {
   JobInfo brief;
   brief = info;
   brief.full = false;
-  brief.directory.clear(), brief.script_path.clear(), brief.stdin_path.clear(), brief.stdout_path.clear(), brief.stderr_path.clear();
+  brief.directory.clear(), brief.script_path.clear(), brief.stdin_path.clear(), brief.stdout_path.clear(),
+      brief.stderr_path.clear();
   brief.dependency.clear(), brief.constraints.clear(), brief.node_request.clear(), brief.exclude.clear(), brief.submit_dir.clear();
   brief.script_digest.clear(), brief.devices.clear(), brief.args.clear();
   info = std::move(brief);
@@ -34,7 +35,8 @@ bool on_hosts(const JobInfo& info, const std::vector<std::string>& hosts) {
   if (hosts.empty()) return true;
   auto list = expand_hosts(info.node_list);
   if (!list) return false;
-  return std::any_of(list->begin(), list->end(), [&](const std::string& h) { return std::find(hosts.begin(), hosts.end(), h) != hosts.end(); });
+  return std::any_of(list->begin(), list->end(),
+                     [&](const std::string& h) { return std::find(hosts.begin(), hosts.end(), h) != hosts.end(); });
 }
 
 }  // namespace
@@ -120,7 +122,9 @@ HistoryReply History::answer(const HistoryRequest& q) {
   std::vector<std::string> words;
   if (!q.filter.jobs.empty()) {
     sql += " AND (0";
-    for (const JobSelector& s : q.filter.jobs) sql += " OR id=" + std::to_string(s.job.value) + " OR (job=" + std::to_string(s.job.value) + " AND id>" + std::to_string(s.job.value) + ")";
+    for (const JobSelector& s : q.filter.jobs)
+      sql += " OR id=" + std::to_string(s.job.value) + " OR (job=" + std::to_string(s.job.value) + " AND id>" +
+             std::to_string(s.job.value) + ")";
     sql += ")";
     std::uint64_t lowest = UINT64_MAX;
     for (const JobSelector& s : q.filter.jobs) lowest = std::min(lowest, s.job.value);
@@ -134,7 +138,8 @@ HistoryReply History::answer(const HistoryRequest& q) {
     sql += ")";
   }
   if (q.filter.from.count() > 0) sql += " AND ended>=" + std::to_string(q.filter.from.count());
-  if (q.filter.to.count() > 0) sql += " AND (CASE WHEN started>0 THEN started ELSE ended END)<=" + std::to_string(q.filter.to.count());
+  if (q.filter.to.count() > 0)
+    sql += " AND (CASE WHEN started>0 THEN started ELSE ended END)<=" + std::to_string(q.filter.to.count());
   if (q.after != 0) {
     const std::string id = std::to_string(q.after & ~(std::uint64_t{1} << 63));
     sql += " AND (ended,id)<((SELECT ended FROM history WHERE id=" + id + ")," + id + ")";
@@ -155,8 +160,9 @@ HistoryReply History::answer(const HistoryRequest& q) {
     if (!info || !on_hosts(*info, q.filter.hosts)) continue;
     bool asked = q.filter.jobs.empty();
     for (const JobSelector& s : q.filter.jobs)
-      asked = asked || s.indexes.empty() || s.indexes == info->indexes || (IndexSet::parse(s.indexes) && !info->indexes.empty() && IndexSet::parse(info->indexes) &&
-                                                                             IndexSet::parse(s.indexes)->contains(IndexSet::parse(info->indexes)->min()));
+      asked = asked || s.indexes.empty() || s.indexes == info->indexes ||
+              (IndexSet::parse(s.indexes) && !info->indexes.empty() && IndexSet::parse(info->indexes) &&
+               IndexSet::parse(s.indexes)->contains(IndexSet::parse(info->indexes)->min()));
     if (!asked) continue;
     if (!q.full) trim(*info);
     reply.rows.push_back(*std::move(info));
@@ -175,7 +181,8 @@ JobReply History::answer(const JobRequest& request) {
   auto fail = [&](const Error& e) { reply.code = e.code(), reply.reason = e.text(); };
   Statement select;
   // An array's tasks have the numbers after its own, so its rows follow each other.
-  if (auto ok = select.prepare(impl_->db, "SELECT job, info FROM history WHERE id>=? ORDER BY id"); !ok) return fail(ok.error()), reply;
+  if (auto ok = select.prepare(impl_->db, "SELECT job, info FROM history WHERE id>=? ORDER BY id"); !ok)
+    return fail(ok.error()), reply;
   select.bind(request.job.job.value & ~(std::uint64_t{1} << 63));
   const auto asked = IndexSet::parse(request.job.indexes);
   while (reply.rows.size() < kPageMax && select.step()) {

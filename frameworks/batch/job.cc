@@ -22,11 +22,26 @@ constexpr std::array<StateWord, kJobStates> kStateWords{{{"PENDING", "PD"},
                                                          {"NODE_FAIL", "NF"},
                                                          {"PREEMPTED", "PR"},
                                                          {"DEADLINE", "DL"}}};
-constexpr std::array<std::string_view, kReasons> kReasonWords{
-    "None",          "Priority",       "Resources",       "Dependency", "DependencyNeverSatisfied", "JobHeldUser",
-    "JobHeldAdmin",  "BeginTime",      "JobArrayTaskLimit", "NoAgents",   "ReqNodeNotAvail",          "LaunchHeld",
-    "NonZeroExitCode", "RaisedSignal", "TimeLimit",       "OutOfMemory", "NodeFail",                 "JobLaunchFailure",
-    "Cancelled",     "UnknownExit"};
+constexpr std::array<std::string_view, kReasons> kReasonWords{"None",
+                                                              "Priority",
+                                                              "Resources",
+                                                              "Dependency",
+                                                              "DependencyNeverSatisfied",
+                                                              "JobHeldUser",
+                                                              "JobHeldAdmin",
+                                                              "BeginTime",
+                                                              "JobArrayTaskLimit",
+                                                              "NoAgents",
+                                                              "ReqNodeNotAvail",
+                                                              "LaunchHeld",
+                                                              "NonZeroExitCode",
+                                                              "RaisedSignal",
+                                                              "TimeLimit",
+                                                              "OutOfMemory",
+                                                              "NodeFail",
+                                                              "JobLaunchFailure",
+                                                              "Cancelled",
+                                                              "UnknownExit"};
 
 std::string upper(std::string_view text) {
   std::string out(text);
@@ -102,7 +117,8 @@ Result<Dependencies> parse_dependencies(std::string_view text) {
     std::string_view part = text.substr(0, end);
     const auto colon = part.find(':');
     const std::string_view word = part.substr(0, colon);
-    const auto known = std::find_if(kDependencyWords.begin(), kDependencyWords.end(), [&](const auto& w) { return w.first == word; });
+    const auto known =
+        std::find_if(kDependencyWords.begin(), kDependencyWords.end(), [&](const auto& w) { return w.first == word; });
     if (known != kDependencyWords.end()) {
       type = known->second;
       part = colon == std::string_view::npos ? std::string_view() : part.substr(colon + 1);
@@ -172,7 +188,9 @@ std::string to_text(const ArraySpec& array) {
 }
 
 Result<JobSelector> parse_selector(std::string_view text) {
-  auto bad = [&] { return Error(Code::kInvalid, "'" + std::string(text) + "' is not a job id; they look like 123, 123_4 or 123_[1-3,7]"); };
+  auto bad = [&] {
+    return Error(Code::kInvalid, "'" + std::string(text) + "' is not a job id; they look like 123, 123_4 or 123_[1-3,7]");
+  };
   const auto bar = text.find('_');
   const auto id = number(text.substr(0, bar));
   if (!id || *id == 0) return bad();

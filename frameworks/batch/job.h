@@ -39,8 +39,8 @@ enum class JobState : std::uint8_t {
 };
 constexpr std::size_t kJobStates = 12;
 [[nodiscard]] constexpr bool is_terminal(JobState s) { return s >= JobState::kCompleted; }
-std::string_view state_name(JobState state);                 // "PENDING"
-std::string_view state_code(JobState state);                 // "PD"
+std::string_view state_name(JobState state);                  // "PENDING"
+std::string_view state_code(JobState state);                  // "PD"
 Result<JobState> parse_state(std::string_view name_or_code);  // any case; "CANCELED" too
 
 enum class Reason : std::uint8_t {
@@ -90,7 +90,7 @@ std::string to_text(const Dependencies& dependencies);
 
 // Array of tasks: "1-1000:2%50".
 struct ArraySpec {
-  IndexSet indexes;             // empty: not an array
+  IndexSet indexes;               // empty: not an array
   std::uint32_t max_running = 0;  // 0: no limit
 };
 Result<ArraySpec> parse_array(std::string_view text);
@@ -106,11 +106,11 @@ struct JobSpec {
   std::int64_t uid = -1, gid = -1;
 
   // What runs. The script's bytes travel once and are kept by digest.
-  std::string script;              // with its "#!" line
-  std::string script_path;         // as the user named it; "" with --wrap
-  std::vector<std::string> args;   // after the script's name
-  std::vector<std::string> env;    // "NAME=value", after --export was applied
-  std::string directory;           // where it runs
+  std::string script;             // with its "#!" line
+  std::string script_path;        // as the user named it; "" with --wrap
+  std::vector<std::string> args;  // after the script's name
+  std::vector<std::string> env;   // "NAME=value", after --export was applied
+  std::string directory;          // where it runs
   std::string submit_dir, submit_host;
   std::string stdin_path;
   std::string stdout_path;  // with patterns; "": job-%j.out, arrays job-%A_%a.out
@@ -124,7 +124,7 @@ struct JobSpec {
   std::uint32_t tasks = 0, tasks_per_node = 0, cpus_per_task = 0;
   std::int64_t mem_per_node = -1, mem_per_cpu = -1;  // bytes; -1: not said, 0: all of the node
   Bytes disk;
-  std::vector<DeviceAsk> devices_per_node;  // --gres, --gpus-per-node
+  std::vector<DeviceAsk> devices_per_node;    // --gres, --gpus-per-node
   std::uint32_t gpus = 0, gpus_per_task = 0;  // of kind gpu_kind; over the whole job, and a task
   std::string gpu_kind;                       // "gpu/": any
   bool exclusive = false;
@@ -139,10 +139,10 @@ struct JobSpec {
   std::string dependency;  // parse_dependencies()'s language
   bool hold = false;
   std::int32_t nice = 0;
-  std::optional<std::uint32_t> priority;  // root and operators; replaces the computed one
-  std::optional<bool> requeue;            // none: the site's default
+  std::optional<std::uint32_t> priority;           // root and operators; replaces the computed one
+  std::optional<bool> requeue;                     // none: the site's default
   std::optional<bool> kill_on_invalid_dependency;  // none: yes
-  std::int32_t warn_signal = 0;           // --signal
+  std::int32_t warn_signal = 0;                    // --signal
   Duration warn_before{0};
   bool warn_shell_only = false;
   bool slurm_names = false;  // submitted through a Slurm front: SLURM_* is set in any case, this is for messages

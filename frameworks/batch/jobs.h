@@ -38,9 +38,9 @@ struct SharedBlob {
 };
 
 struct DependState {
-  Dependencies items;         // those not met yet (all of them where `any`)
-  std::vector<JobId> waits;   // registered under these
-  JobId corr;                 // aftercorr: compared task by task; 0 none
+  Dependencies items;        // those not met yet (all of them where `any`)
+  std::vector<JobId> waits;  // registered under these
+  JobId corr;                // aftercorr: compared task by task; 0 none
   bool kill_when_never = true;
 };
 
@@ -62,10 +62,10 @@ struct Job {
   JobState state = JobState::kPending;      // of a plain job; an array is kPending while a task waits
   Reason reason = Reason::kNone;
   bool held = false, held_admin = false;
-  bool durable = false;   // its submit record is
-  bool suspect = false;   // may have been launched by an earlier life: waits for every agent's word
-  bool doubt = false;     // no longer suspect, but some agent has not spoken: start it as a new attempt
-  bool ending = false;    // its last record is on its way to the disk
+  bool durable = false;  // its submit record is
+  bool suspect = false;  // may have been launched by an earlier life: waits for every agent's word
+  bool doubt = false;    // no longer suspect, but some agent has not spoken: start it as a new attempt
+  bool ending = false;   // its last record is on its way to the disk
   std::unique_ptr<ArrayState> array;
   std::unique_ptr<std::map<std::uint64_t, ArrayRetry>> retries;  // array ranks beyond attempt 1
   std::unique_ptr<DependState> depend;

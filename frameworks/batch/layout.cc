@@ -32,18 +32,22 @@ Duration time_limit_of(const JobSpec& spec, const BatchOptions& options) {
 Result<> check_spec(const JobSpec& spec, const BatchOptions& options) {
   auto invalid = [](std::string text) { return Error(Code::kInvalid, std::move(text)); };
   if (spec.script.empty()) return invalid("the script is empty");
-  if (spec.script.size() > kScriptBytesMax) return Error(Code::kLimit, "the script is larger than " + format_size(Bytes(static_cast<std::int64_t>(kScriptBytesMax))));
+  if (spec.script.size() > kScriptBytesMax)
+    return Error(Code::kLimit, "the script is larger than " + format_size(Bytes(static_cast<std::int64_t>(kScriptBytesMax))));
   if (!spec.script.starts_with("#!"))
     return invalid("the script does not begin with \"#!\" and the path of an interpreter, as in #!/bin/sh");
-  if (spec.script.find('\0') != std::string::npos) return invalid("the script contains NUL bytes; it looks like a binary program: use --wrap to run one");
-  if (spec.directory.empty() || spec.directory.front() != '/') return invalid("the working directory '" + spec.directory + "' is not an absolute path");
+  if (spec.script.find('\0') != std::string::npos)
+    return invalid("the script contains NUL bytes; it looks like a binary program: use --wrap to run one");
+  if (spec.directory.empty() || spec.directory.front() != '/')
+    return invalid("the working directory '" + spec.directory + "' is not an absolute path");
   if (spec.nodes_min > kNodesMax || spec.tasks > kTasksMax || spec.cpus_per_task > kCpusMax || spec.tasks_per_node > kTasksMax)
     return Error(Code::kLimit, "more nodes, tasks or cores than any cluster has");
   if (spec.nodes_max != 0 && spec.nodes_max < spec.nodes_min) return invalid("nodes: the maximum is less than the minimum");
   if (spec.tasks != 0 && spec.nodes_min > spec.tasks)
     return invalid("more nodes (" + std::to_string(spec.nodes_min) + ") than tasks (" + std::to_string(spec.tasks) + ")");
   if (spec.time_limit > options.max_time_limit)
-    return invalid("time limit " + format_duration(spec.time_limit) + " is more than this site's largest, " + format_duration(options.max_time_limit));
+    return invalid("time limit " + format_duration(spec.time_limit) + " is more than this site's largest, " +
+                   format_duration(options.max_time_limit));
   for (const std::string& word : spec.env)
     if (word.find('=') == std::string::npos || word.front() == '=') return invalid("environment: '" + word + "' is not NAME=value");
   BOURSE_TRY(parse_array(spec.array));
@@ -88,13 +92,16 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
   shape.whole_host = spec.exclusive || spec.mem_per_node == 0 || spec.mem_per_cpu == 0;
   if (spec.mem_per_node > 0) {
     shape.mem = Bytes(spec.mem_per_node);
-  } else if (const std::int64_t each = spec.mem_per_cpu > 0 ? spec.mem_per_cpu : options.default_mem_per_cpu.value; each > 0 && !shape.whole_host) {
+  } else if (const std::int64_t each = spec.mem_per_cpu > 0 ? spec.mem_per_cpu : options.default_mem_per_cpu.value;
+             each > 0 && !shape.whole_host) {
     auto mem = checked_multiply(each, cpus);
     if (!mem) return std::move(mem).error().add("mem-per-cpu");
     shape.mem = Bytes(*mem);
   }
   shape.devices = spec.devices_per_node;
-  if (const std::uint64_t gpus = spec.gpus != 0 ? divide_up(spec.gpus, nodes) : std::uint64_t{spec.gpus_per_task} * out.tasks_per_node; gpus > 0) {
+  if (const std::uint64_t gpus =
+          spec.gpus != 0 ? divide_up(spec.gpus, nodes) : std::uint64_t{spec.gpus_per_task} * out.tasks_per_node;
+      gpus > 0) {
     DeviceAsk ask;
     ask.kind = spec.gpu_kind.empty() ? "gpu/" : spec.gpu_kind;
     ask.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(gpus, kCpusMax));
@@ -122,23 +129,28 @@ Result<> check_possible(const Layout& layout, const std::map<AgentId, AgentFacts
   }
   if (counted == 0) return {};
   if (fitting > 0)
-    return Error(Code::kInvalid, "the job needs " + std::to_string(layout.need.nodes) + " nodes, and only " + std::to_string(fitting) + " of " +
-                                     std::to_string(counted) + " agents could run its part");
+    return Error(Code::kInvalid, "the job needs " + std::to_string(layout.need.nodes) + " nodes, and only " +
+                                     std::to_string(fitting) + " of " + std::to_string(counted) + " agents could run its part");
   const auto has = [&](Misfit m) { return misfits.contains(m); };
   std::string why;
   if (most_cpus == nullptr)
     why = "no agent has the labels that it asks for (" + to_text(shape.constraints) + ")";
   else if (has(Misfit::kCpus) && most_cpus->total.cpus < shape.cpus)
-    why = "no agent has " + cores(shape.cpus) + "; the largest, " + most_cpus->agent.str() + ", has " + format_cpus(most_cpus->total.cpus);
+    why = "no agent has " + cores(shape.cpus) + "; the largest, " + most_cpus->agent.str() + ", has " +
+          format_cpus(most_cpus->total.cpus);
   else if (has(Misfit::kMem) && most_mem->total.mem < shape.mem)
-    why = "no agent has " + format_size(shape.mem) + " of memory; the largest, " + most_mem->agent.str() + ", has " + format_size(most_mem->total.mem);
+    why = "no agent has " + format_size(shape.mem) + " of memory; the largest, " + most_mem->agent.str() + ", has " +
+          format_size(most_mem->total.mem);
   else if (has(Misfit::kDisk) && most_disk->total.disk < shape.disk)
-    why = "no agent has " + format_size(shape.disk) + " of disk; the largest, " + most_disk->agent.str() + ", has " + format_size(most_disk->total.disk);
+    why = "no agent has " + format_size(shape.disk) + " of disk; the largest, " + most_disk->agent.str() + ", has " +
+          format_size(most_disk->total.disk);
   else if (has(Misfit::kDevices))
-    why = "no agent has the devices that it asks for (" + shape.devices.front().kind + " x " + std::to_string(shape.devices.front().count) + ")";
+    why = "no agent has the devices that it asks for (" + shape.devices.front().kind + " x " +
+          std::to_string(shape.devices.front().count) + ")";
   else {
     why = "no agent could ever run it:";
-    for (const auto& [misfit, count] : misfits) why += " " + std::to_string(count) + " lack " + std::string(misfit_text(misfit)) + ";";
+    for (const auto& [misfit, count] : misfits)
+      why += " " + std::to_string(count) + " lack " + std::string(misfit_text(misfit)) + ";";
     why.pop_back();
   }
   return Error(Code::kInvalid, why);

@@ -63,12 +63,16 @@ void on_frame(World& w, std::size_t listener, const Frame& frame) {
   if (request) {
     const std::uint64_t tag = request->tag;
     if (auto* h = std::get_if<HistoryRequest>(&request->body)) {
-      w.history->ask(std::move(*h), [&w, peer, tag](HistoryReply r) { reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)})); });
+      w.history->ask(std::move(*h), [&w, peer, tag](HistoryReply r) {
+        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+      });
       return;
     }
     if (auto* j = std::get_if<JobRequest>(&request->body); j != nullptr && !w.batch->knows(j->job)) {
       if (frame.uid != 0) j->script = false;
-      w.history->ask(std::move(*j), [&w, peer, tag](JobReply r) { reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)})); });
+      w.history->ask(std::move(*j), [&w, peer, tag](JobReply r) {
+        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+      });
       return;
     }
   }
@@ -96,11 +100,12 @@ Result<> run(const Arguments& arguments) {
   if (path.empty() && access(places.config.c_str(), F_OK) == 0) path = places.config;
   const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
   const std::string level = config.text("log", "level");
-  log_init("bourse-batch", level == "debug"  ? LogLevel::kDebug
-                           : level == "warn" ? LogLevel::kWarn
+  log_init("bourse-batch", level == "debug"   ? LogLevel::kDebug
+                           : level == "warn"  ? LogLevel::kWarn
                            : level == "error" ? LogLevel::kError
                                               : LogLevel::kInfo);
-  if (const std::string hooks = hooks::active(); !hooks.empty()) log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
+  if (const std::string hooks = hooks::active(); !hooks.empty())
+    log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
   std::string state = !arguments.state.empty() ? arguments.state : config.text("batch", "state");
   if (state.empty()) state = places.state + "/batch";
 
@@ -116,7 +121,9 @@ Result<> run(const Arguments& arguments) {
   hooks.session = [&w](const SessionCommand& command) {
     if (w.session) w.session->command(command);
   };
-  hooks.append = [&w](std::vector<Append> appends, std::string, LogFile::Done done) { w.store->append(w.reactor, std::move(appends), std::move(done)); };
+  hooks.append = [&w](std::vector<Append> appends, std::string, LogFile::Done done) {
+    w.store->append(w.reactor, std::move(appends), std::move(done));
+  };
   hooks.stop = [&w] { w.reactor.stop(); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.batch, std::move(hooks));
 
@@ -145,7 +152,8 @@ Result<> run(const Arguments& arguments) {
       w.context.set_keyring(BOURSE_TRY(Keyring::read(key_directory)));
       keyed = true;
     }
-    auto listener = std::make_unique<Listener>(w.context, w.reactor, SocketLimits{10'000, static_cast<std::int64_t>(kRequestBytesMax)});
+    auto listener =
+        std::make_unique<Listener>(w.context, w.reactor, SocketLimits{10'000, static_cast<std::int64_t>(kRequestBytesMax)});
     BOURSE_TRY(listener->bind(endpoint, tcp && keyed ? &keys : nullptr));
     if (endpoint.starts_with("ipc://")) ::chmod(endpoint.substr(6).c_str(), 0666);
     const std::size_t place = w.listeners.size();
@@ -156,7 +164,9 @@ Result<> run(const Arguments& arguments) {
 
   w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
   w.reactor.on_signal(SIGINT, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGHUP, [] { log_event(LogLevel::kInfo, "reload_ignored", {{"what", "restart bourse-batch; no job is disturbed by that"}}); });
+  w.reactor.on_signal(SIGHUP, [] {
+    log_event(LogLevel::kInfo, "reload_ignored", {{"what", "restart bourse-batch; no job is disturbed by that"}});
+  });
   std::signal(SIGPIPE, SIG_IGN);
   announce_ready(arguments.ready_fd);
   w.reactor.run();

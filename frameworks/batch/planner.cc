@@ -31,8 +31,10 @@ void Planner::set_free(Node node, Resources free) {
 }
 
 void Planner::reopen(Node node) {
-  if (nodes_[node].free.cpus.value > 0) open_.insert(node);
-  else open_.erase(node);
+  if (nodes_[node].free.cpus.value > 0)
+    open_.insert(node);
+  else
+    open_.erase(node);
 }
 
 void Planner::start(RunId run, Duration end, std::vector<Holding> holdings) {

@@ -70,7 +70,8 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   auto array = put(b, s.array), dependency = put(b, s.dependency);
   fb::SpecBuilder t(b);
   t.add_name(name), t.add_partition(partition), t.add_account(account), t.add_qos(qos), t.add_comment(comment);
-  t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type), t.add_mail_user(mail_user);
+  t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type),
+      t.add_mail_user(mail_user);
   t.add_user(user), t.add_uid(s.uid), t.add_gid(s.gid);
   t.add_script(script), t.add_script_path(script_path), t.add_args(args), t.add_env(env);
   t.add_directory(directory), t.add_submit_dir(submit_dir), t.add_submit_host(submit_host);
@@ -252,8 +253,7 @@ struct ReplyWriter {
     auto job = put(b, r.job);
     auto lines = put(b, r.lines);
     auto counts = put_counts(b, r.counts);
-    return {fb::ReplyBody::WhyReply,
-            fb::CreateWhyReply(b, code(r.code), reason, job, lines, counts, r.agents, r.position).Union()};
+    return {fb::ReplyBody::WhyReply, fb::CreateWhyReply(b, code(r.code), reason, job, lines, counts, r.agents, r.position).Union()};
   }
   Out operator()(const JobChanged& r) {
     auto asked = put(b, r.asked);
@@ -319,7 +319,8 @@ class Reader {
     return static_cast<E>(value);
   }
   Code code(int value) {
-    if (value < 0 || value > static_cast<int>(Code::kUnsupported)) return fail(Code::kCorrupt, "code", "has an unknown value"), Code::kInvalid;
+    if (value < 0 || value > static_cast<int>(Code::kUnsupported))
+      return fail(Code::kCorrupt, "code", "has an unknown value"), Code::kInvalid;
     return static_cast<Code>(value);
   }
   std::int64_t amount(std::int64_t v, const char* what, std::int64_t min = 0) {
@@ -356,7 +357,8 @@ class Reader {
   JobSpec spec(const fb::Spec* s) {
     JobSpec o;
     if (s == nullptr) return fail(Code::kCorrupt, "job", "has no specification"), o;
-    o.name = text(s->name(), "job name"), o.partition = text(s->partition(), "partition"), o.account = text(s->account(), "account");
+    o.name = text(s->name(), "job name"), o.partition = text(s->partition(), "partition"),
+    o.account = text(s->account(), "account");
     o.qos = text(s->qos(), "qos"), o.comment = text(s->comment(), "comment"), o.reservation = text(s->reservation(), "reservation");
     o.licenses = text(s->licenses(), "licenses"), o.hint = text(s->hint(), "hint"), o.mail_type = text(s->mail_type(), "mail-type");
     o.mail_user = text(s->mail_user(), "mail-user"), o.user = text(s->user(), "user"), o.uid = s->uid(), o.gid = s->gid();
@@ -414,7 +416,8 @@ class Reader {
     o.id = JobId(i->id()), o.array = JobId(i->array()), o.indexes = text(i->indexes(), "indexes", kEnvBytesMax);
     o.name = text(i->name(), "name"), o.user = text(i->user(), "user"), o.account = text(i->account(), "account");
     o.partition = text(i->partition(), "partition"), o.qos = text(i->qos(), "qos"), o.uid = i->uid();
-    o.state = enumeration(i->state(), JobState::kDeadline, "state"), o.reason = enumeration(i->reason(), Reason::kUnknownExit, "reason");
+    o.state = enumeration(i->state(), JobState::kDeadline, "state"),
+    o.reason = enumeration(i->reason(), Reason::kUnknownExit, "reason");
     o.reason_text = text(i->reason_text(), "reason", kEnvBytesMax), o.priority = i->priority(), o.nice = i->nice();
     o.nodes = i->nodes(), o.tasks = i->tasks(), o.cpus_per_task = i->cpus_per_task(), o.cpus = MilliCpus(i->cpus());
     o.mem = Bytes(i->mem()), o.time_limit = Duration(i->time_limit()), o.submitted = Duration(i->submitted());
@@ -425,7 +428,8 @@ class Reader {
     o.directory = text(i->directory(), "directory"), o.script_path = text(i->script_path(), "script path");
     o.stdin_path = text(i->stdin_path(), "path"), o.stdout_path = text(i->stdout_path(), "path");
     o.stderr_path = text(i->stderr_path(), "path"), o.comment = text(i->comment(), "comment");
-    o.dependency = text(i->dependency(), "dependency", kEnvBytesMax), o.constraints = text(i->constraints(), "constraints", kEnvBytesMax);
+    o.dependency = text(i->dependency(), "dependency", kEnvBytesMax),
+    o.constraints = text(i->constraints(), "constraints", kEnvBytesMax);
     o.node_request = text(i->node_request(), "nodes", kEnvBytesMax), o.exclude = text(i->exclude(), "exclude", kEnvBytesMax);
     o.submit_dir = text(i->submit_dir(), "directory"), o.script_digest = text(i->script_digest(), "digest");
     o.devices = text(i->devices(), "devices"), o.args = texts(i->args(), "arguments"), o.begin = Duration(i->begin());
@@ -475,8 +479,9 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
     }
     case fb::RequestBody::Queue: {
       const auto* m = q->body_as_Queue();
-      return QueueRequest{r.filter(m->filter()), m->after(), m->limit(), r.enumeration(m->order(), Order::kStart, "order"),
-                          m->full(),             m->each_task()};
+      return QueueRequest{
+          r.filter(m->filter()), m->after(), m->limit(), r.enumeration(m->order(), Order::kStart, "order"), m->full(),
+          m->each_task()};
     }
     case fb::RequestBody::Job: {
       const auto* m = q->body_as_Job();
@@ -484,7 +489,8 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
     }
     case fb::RequestBody::Cancel: {
       const auto* m = q->body_as_Cancel();
-      return CancelRequest{r.selectors(m->jobs()), r.filter(m->filter()), m->signal(), m->shell_only(), r.text(m->reason(), "reason")};
+      return CancelRequest{r.selectors(m->jobs()), r.filter(m->filter()), m->signal(), m->shell_only(),
+                           r.text(m->reason(), "reason")};
     }
     case fb::RequestBody::Change: {
       const auto* m = q->body_as_Change();
@@ -498,9 +504,12 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
       const auto* m = q->body_as_Nodes();
       return NodesRequest{r.text(m->after(), "node"), m->limit()};
     }
-    case fb::RequestBody::Why: return WhyRequest{r.selector(q->body_as_Why()->job())};
-    case fb::RequestBody::Watch: return WatchRequest{r.selectors(q->body_as_Watch()->jobs(), kWatchesMax)};
-    case fb::RequestBody::Summary: return SummaryRequest{};
+    case fb::RequestBody::Why:
+      return WhyRequest{r.selector(q->body_as_Why()->job())};
+    case fb::RequestBody::Watch:
+      return WatchRequest{r.selectors(q->body_as_Watch()->jobs(), kWatchesMax)};
+    case fb::RequestBody::Summary:
+      return SummaryRequest{};
     case fb::RequestBody::Step: {
       const auto* m = q->body_as_Step();
       return StepRequest{r.selector(m->job()),
@@ -512,7 +521,8 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
                          r.text(m->stdout_path(), "path"),
                          r.text(m->stderr_path(), "path")};
     }
-    case fb::RequestBody::NONE: break;
+    case fb::RequestBody::NONE:
+      break;
   }
   r.fail(Code::kVersion, "request", "is of a kind that this bourse-batch does not know");
   return SummaryRequest{};
@@ -524,10 +534,12 @@ ReplyBody read_body(Reader& r, const fb::Reply* q) {
       SubmitReply o;
       if (const auto* items = q->body_as_SubmitReply()->items(); r.count(items, "items", kSubmitItemsMax))
         for (const auto* i : *items)
-          o.items.push_back({JobId(i->id()), r.code(i->code()), r.text(i->reason(), "reason", kEnvBytesMax), Duration(i->start_estimate())});
+          o.items.push_back(
+              {JobId(i->id()), r.code(i->code()), r.text(i->reason(), "reason", kEnvBytesMax), Duration(i->start_estimate())});
       return o;
     }
-    case fb::ReplyBody::QueueReply: return QueueReply{r.infos(q->body_as_QueueReply()->rows()), q->body_as_QueueReply()->next()};
+    case fb::ReplyBody::QueueReply:
+      return QueueReply{r.infos(q->body_as_QueueReply()->rows()), q->body_as_QueueReply()->next()};
     case fb::ReplyBody::JobReply: {
       const auto* m = q->body_as_JobReply();
       return JobReply{r.code(m->code()), r.text(m->reason(), "reason", kEnvBytesMax), r.infos(m->rows())};
@@ -554,13 +566,18 @@ ReplyBody read_body(Reader& r, const fb::Reply* q) {
     }
     case fb::ReplyBody::WhyReply: {
       const auto* m = q->body_as_WhyReply();
-      return WhyReply{r.code(m->code()),           r.text(m->reason(), "reason", kEnvBytesMax), r.info(m->job()),
-                      r.texts(m->lines(), "lines"), r.counts<std::uint32_t>(m->counts()),        m->agents(),
+      return WhyReply{r.code(m->code()),
+                      r.text(m->reason(), "reason", kEnvBytesMax),
+                      r.info(m->job()),
+                      r.texts(m->lines(), "lines"),
+                      r.counts<std::uint32_t>(m->counts()),
+                      m->agents(),
                       m->position()};
     }
     case fb::ReplyBody::JobChanged: {
       const auto* m = q->body_as_JobChanged();
-      return JobChanged{r.selector(m->asked()), r.info(m->job()), r.code(m->code()), r.text(m->reason(), "reason", kEnvBytesMax), m->last()};
+      return JobChanged{r.selector(m->asked()), r.info(m->job()), r.code(m->code()), r.text(m->reason(), "reason", kEnvBytesMax),
+                        m->last()};
     }
     case fb::ReplyBody::SummaryReply: {
       const auto* m = q->body_as_SummaryReply();
@@ -568,7 +585,8 @@ ReplyBody read_body(Reader& r, const fb::Reply* q) {
       o.cluster = r.text(m->cluster(), "cluster"), o.connected = m->connected(), o.pending = m->pending(), o.running = m->running();
       o.completing = m->completing(), o.held = m->held(), o.submitted_total = m->submitted_total();
       o.started_total = m->started_total(), o.ended_total = m->ended_total(), o.nodes_up = m->nodes_up(), o.nodes = m->nodes();
-      o.slices = m->slices(), o.slices_idle = m->slices_idle(), o.cpus = MilliCpus(m->cpus()), o.cpus_used = MilliCpus(m->cpus_used());
+      o.slices = m->slices(), o.slices_idle = m->slices_idle(), o.cpus = MilliCpus(m->cpus()),
+      o.cpus_used = MilliCpus(m->cpus_used());
       o.mem = Bytes(m->mem()), o.mem_used = Bytes(m->mem_used());
       o.pending_by_reason = r.counts<std::uint64_t>(m->pending_by_reason());
       o.pending_by_user = r.counts<std::uint64_t>(m->pending_by_user());
@@ -582,7 +600,8 @@ ReplyBody read_body(Reader& r, const fb::Reply* q) {
       const auto* m = q->body_as_RequestRefused();
       return RequestRefused{r.code(m->code()), r.text(m->reason(), "reason", kEnvBytesMax)};
     }
-    case fb::ReplyBody::NONE: break;
+    case fb::ReplyBody::NONE:
+      break;
   }
   r.fail(Code::kVersion, "answer", "is of a kind that this program does not know");
   return RequestRefused{};

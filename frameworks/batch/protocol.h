@@ -24,14 +24,14 @@ constexpr const char* kBatchSocketName = "batch.sock";  // in Places.run
 constexpr std::size_t kScriptBytesMax = 4 * 1024 * 1024;
 constexpr std::size_t kRequestBytesMax = 8 * 1024 * 1024;  // the listener's message limit as well
 constexpr std::size_t kEnvBytesMax = 2 * 1024 * 1024;
-constexpr std::size_t kSubmitItemsMax = 1000;   // jobs in one request
-constexpr std::size_t kSelectorsMax = 20'000;   // ids in one request
-constexpr std::size_t kFilterListMax = 1000;    // words in one list of a filter
-constexpr std::size_t kWatchesMax = 10'000;     // jobs that one client may watch
-constexpr std::size_t kPageMax = 10'000;        // rows in one answer
+constexpr std::size_t kSubmitItemsMax = 1000;  // jobs in one request
+constexpr std::size_t kSelectorsMax = 20'000;  // ids in one request
+constexpr std::size_t kFilterListMax = 1000;   // words in one list of a filter
+constexpr std::size_t kWatchesMax = 10'000;    // jobs that one client may watch
+constexpr std::size_t kPageMax = 10'000;       // rows in one answer
 constexpr std::size_t kPageDefault = 1000;
-constexpr std::size_t kWordBytesMax = 4096;     // a name, path or other short text
-constexpr std::size_t kListMax = 20'000;        // args, environment variables
+constexpr std::size_t kWordBytesMax = 4096;  // a name, path or other short text
+constexpr std::size_t kListMax = 20'000;     // args, environment variables
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ struct JobRequest {  // running, pending or ended: everything that is known
 };
 struct CancelRequest {
   std::vector<JobSelector> jobs;
-  JobFilter filter;  // used when `jobs` is empty; an empty filter too is refused
+  JobFilter filter;         // used when `jobs` is empty; an empty filter too is refused
   std::int32_t signal = 0;  // 0: end them; else send this to the running ones
   bool shell_only = false;  // to the first process (scancel -b)
   std::string reason;
@@ -113,8 +113,8 @@ struct StepRequest {
   bool operator==(const StepRequest&) const = default;
 };
 
-using RequestBody = std::variant<SubmitRequest, QueueRequest, JobRequest, CancelRequest, ChangeRequest, HistoryRequest, NodesRequest,
-                                 WhyRequest, WatchRequest, SummaryRequest, StepRequest>;
+using RequestBody = std::variant<SubmitRequest, QueueRequest, JobRequest, CancelRequest, ChangeRequest, HistoryRequest,
+                                 NodesRequest, WhyRequest, WatchRequest, SummaryRequest, StepRequest>;
 struct ToolRequest {
   std::uint32_t version = kBatchProtocol;
   std::uint64_t tag = 0;
@@ -128,7 +128,7 @@ struct SubmitReply {  // in the order of the request's items; ids are durable wh
   struct Item {
     JobId id;
     Code code = Code::kOk;
-    std::string reason;       // not kOk: why. kOk: a remark ("no agents yet"), or empty
+    std::string reason;          // not kOk: why. kOk: a remark ("no agents yet"), or empty
     Duration start_estimate{0};  // wall time; 0: not known
     bool operator==(const Item&) const = default;
   };
@@ -175,7 +175,7 @@ struct WhyReply {
   Code code = Code::kOk;
   std::string reason;
   JobInfo job;
-  std::vector<std::string> lines;  // for a person, the most important first
+  std::vector<std::string> lines;                             // for a person, the most important first
   std::vector<std::pair<std::string, std::uint32_t>> counts;  // agents by reason; they add up to `agents`
   std::uint32_t agents = 0;
   std::uint64_t position = 0;  // from 1 in the queue; 0: not waiting

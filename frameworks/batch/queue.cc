@@ -23,8 +23,10 @@ void Queue::put(Job& job, std::uint64_t tasks) {
   tasks_ += tasks - job.queued;
   job.queued = tasks;
   if (had_first && (c.jobs.empty() || *c.jobs.begin() != first)) order_.erase(first);
-  if (!c.jobs.empty()) order_.insert_or_assign(*c.jobs.begin(), &c);
-  else classes_.erase(it);
+  if (!c.jobs.empty())
+    order_.insert_or_assign(*c.jobs.begin(), &c);
+  else
+    classes_.erase(it);
 }
 
 std::vector<JobId> Queue::page(const Key& after, std::size_t limit) const {

@@ -70,13 +70,17 @@ struct Reader {
   void operator()(JobState& s) {
     std::uint64_t v = 0;
     (*this)(v);
-    if (v >= kJobStates) bad = true;
-    else s = static_cast<JobState>(v);
+    if (v >= kJobStates)
+      bad = true;
+    else
+      s = static_cast<JobState>(v);
   }
 };
 
 template <class V, class R>
-void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, BlobRecord> { v(r.digest), v(r.bytes); }
+void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, BlobRecord> {
+  v(r.digest), v(r.bytes);
+}
 template <class V, class R>
 void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, SubmitRecord> {
   v(r.id), v(r.ids), v(r.key), v(r.submitted), v(r.spec), v(r.script_digest), v(r.env_digest);
@@ -102,7 +106,9 @@ void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, OutcomeR
   v(r.job), v(r.ok), v(r.key), v(r.uid);
 }
 template <class V, class R>
-void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, CounterRecord> { v(r.next); }
+void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, CounterRecord> {
+  v(r.next);
+}
 
 template <std::size_t I = 0>
 bool make(std::size_t type, Record& out) {

@@ -61,7 +61,8 @@ ShapePtr shape_of(const Shape& in) {
     const std::string attributes = to_text(ask.attributes);
     bourse_device_ask c{};
     c.size = sizeof c, c.kind = ask.kind.c_str(), c.count = ask.count, c.whole = ask.whole ? 1 : 0, c.profile = ask.profile.c_str();
-    c.counters = counters.data(), c.counters_count = counters.size(), c.attributes = attributes.empty() ? nullptr : attributes.c_str();
+    c.counters = counters.data(), c.counters_count = counters.size(),
+    c.attributes = attributes.empty() ? nullptr : attributes.c_str();
     bourse_shape_device(raw, &c);
   }
   for (const Constraint& constraint : in.constraints) {
@@ -85,7 +86,8 @@ struct SessionBridge::Impl {
 
   void complain(const char* what, int code) {
     if (code >= 0) return;
-    log_event(LogLevel::kWarn, "session_call_failed", {{"call", what}, {"reason", bourse_client_error(client)}, {"code", bourse_strerror(code)}});
+    log_event(LogLevel::kWarn, "session_call_failed",
+              {{"call", what}, {"reason", bourse_client_error(client)}, {"code", bourse_strerror(code)}});
   }
 
   bourse_callbacks callbacks() {
@@ -94,14 +96,17 @@ struct SessionBridge::Impl {
     c.user = this;
     c.up = [](void* u, bourse_client*, const bourse_up_event* e) { of(u).up(SessionUp{Epoch(e->epoch), text(e->cluster)}); };
     c.down = [](void* u, bourse_client*, const bourse_down_event* e) { of(u).up(SessionDown{text(e->reason)}); };
-    c.refused = [](void* u, bourse_client*, const bourse_refused_event* e) { of(u).up(SessionRefused{code_of(e->code), text(e->reason)}); };
+    c.refused = [](void* u, bourse_client*, const bourse_refused_event* e) {
+      of(u).up(SessionRefused{code_of(e->code), text(e->reason)});
+    };
     c.offer = [](void* u, bourse_client*, const bourse_offer* o) {
       Offer offer;
       offer.id = OfferId(bourse_offer_id(o)), offer.generation = Generation(bourse_offer_generation(o));
       offer.agent = AgentId(text(bourse_offer_agent(o)));
       offer.resources = resources_of(bourse_offer_resources(o)), offer.agent_total = resources_of(bourse_offer_agent_total(o));
       offer.labels = labels_of(bourse_offer_labels(o));
-      offer.ttl = Duration(bourse_offer_ttl(o)), offer.line = bourse_offer_line(o), offer.reservation = GangId(bourse_offer_reservation(o));
+      offer.ttl = Duration(bourse_offer_ttl(o)), offer.line = bourse_offer_line(o),
+      offer.reservation = GangId(bourse_offer_reservation(o));
       of(u).up(OfferMade{std::move(offer)});
     };
     c.offer_ended = [](void* u, bourse_client*, const bourse_offer_ended_event* e) {
@@ -121,13 +126,16 @@ struct SessionBridge::Impl {
       of(u).up(std::move(ready));
     };
     c.slice_lost = [](void* u, bourse_client*, const bourse_slice_lost_event* e) {
-      of(u).up(SliceLost{AgentId(text(e->agent)), {FrameworkId(of(u).framework), e->slice}, static_cast<SliceEnd>(e->end), text(e->reason)});
+      of(u).up(SliceLost{
+          AgentId(text(e->agent)), {FrameworkId(of(u).framework), e->slice}, static_cast<SliceEnd>(e->end), text(e->reason)});
     };
     c.recalled = [](void* u, bourse_client*, const bourse_recalled_event* e) {
       of(u).up(SliceRecalled{{FrameworkId(of(u).framework), e->slice}, Duration(e->grace), text(e->reason)});
     };
     c.gang_ready = [](void* u, bourse_client*, const bourse_gang_event* e) { of(u).up(GangReady{GangId(e->gang)}); };
-    c.gang_failed = [](void* u, bourse_client*, const bourse_gang_event* e) { of(u).up(GangFailed{GangId(e->gang), text(e->reason)}); };
+    c.gang_failed = [](void* u, bourse_client*, const bourse_gang_event* e) {
+      of(u).up(GangFailed{GangId(e->gang), text(e->reason)});
+    };
     c.task = [](void* u, bourse_client*, const bourse_task_event* e) {
       TaskUpdate t;
       t.agent = AgentId(text(e->agent)), t.stream = StreamId(e->stream), t.sequence = Sequence(e->sequence);
@@ -154,14 +162,17 @@ struct SessionBridge::Impl {
     c.explained = [](void* u, bourse_client*, const bourse_explained_event* e) {
       Explained out;
       out.reply.tag = e->tag, out.reply.code = code_of(e->code), out.reply.agents = e->agents;
-      for (std::size_t i = 0; i < e->counts_count; ++i) out.reply.counts.push_back({text(e->counts[i].reason), e->counts[i].agents});
+      for (std::size_t i = 0; i < e->counts_count; ++i)
+        out.reply.counts.push_back({text(e->counts[i].reason), e->counts[i].agents});
       out.reply.nearest = text(e->nearest), out.reply.last_offer = text(e->last_offer);
       out.reply.last_decline = text(e->last_decline), out.reply.rank = text(e->rank);
       of(u).up(std::move(out));
     };
     c.log = [](void*, std::int32_t level, const char* line) {
       constexpr const char* kLevels[] = {"debug", "info", "warn", "error"};
-      if (level >= BOURSE_LOG_INFO && level <= BOURSE_LOG_ERROR) log_line(std::string("level=") + kLevels[level] + " " + text(line));
+      if (level < BOURSE_LOG_INFO || level > BOURSE_LOG_ERROR) return;
+      const std::string said = text(line);
+      log_line(said.starts_with("level=") ? said : std::string("level=") + kLevels[level] + " " + said);
     };
     return c;
   }
@@ -181,8 +192,10 @@ struct SessionBridge::Impl {
     bourse_accept* raw = nullptr;
     if (bourse_accept_new(&raw) != 0) return;
     AcceptPtr accept(raw);
-    if (c.accept.gang.value != 0) bourse_accept_gang(raw, c.accept.gang.value);
-    else if (c.accept.all_or_nothing) bourse_accept_all_or_nothing(raw, 1);
+    if (c.accept.gang.value != 0)
+      bourse_accept_gang(raw, c.accept.gang.value);
+    else if (c.accept.all_or_nothing)
+      bourse_accept_all_or_nothing(raw, 1);
     for (const Accept::Item& item : c.accept.items) {
       bourse_accept_offer(raw, item.offer.value, item.generation.value, item.keep_rest ? 1 : 0);
       for (const Accept::Slice& slice : item.slices) {
@@ -194,7 +207,8 @@ struct SessionBridge::Impl {
   }
   void say(const DeclineOffers& c) {
     for (const Decline::Item& item : c.items)
-      bourse_client_decline(client, &item.offer.value, 1, static_cast<std::int32_t>(item.reason), item.text.c_str(), item.hold_off.count());
+      bourse_client_decline(client, &item.offer.value, 1, static_cast<std::int32_t>(item.reason), item.text.c_str(),
+                            item.hold_off.count());
   }
   void say(const LaunchTask& c) {
     bourse_task_spec* raw = nullptr;
@@ -210,8 +224,8 @@ struct SessionBridge::Impl {
     bourse_task_spec_umask(raw, s.umask);
     for (const Rlimit& r : s.rlimits) bourse_task_spec_rlimit(raw, r.resource, r.soft, r.hard);
     for (const Artifact& a : s.artifacts)
-      complain("artifact", bourse_task_spec_artifact(raw, a.name.c_str(), a.digest.c_str(), a.inline_bytes.data(), a.inline_bytes.size(),
-                                                     a.uri.empty() ? nullptr : a.uri.c_str()));
+      complain("artifact", bourse_task_spec_artifact(raw, a.name.c_str(), a.digest.c_str(), a.inline_bytes.data(),
+                                                     a.inline_bytes.size(), a.uri.empty() ? nullptr : a.uri.c_str()));
     bourse_task_spec_time_limit(raw, length(s.time_limit));
     bourse_task_spec_kill_grace(raw, s.kill_grace.count());
     if (s.warn_signal != 0) bourse_task_spec_warning(raw, s.warn_signal, s.warn_before.count(), s.warn_shell_only ? 1 : 0);
@@ -235,7 +249,9 @@ struct SessionBridge::Impl {
     o.has_grace = c.kill.grace.count() >= 0 ? 1 : 0, o.grace = std::max<std::int64_t>(c.kill.grace.count(), 0);
     complain("kill", bourse_client_kill(client, c.kill.agent.str().c_str(), c.kill.task.str().c_str(), &o));
   }
-  void say(const AckStatus& c) { complain("ack", bourse_client_ack(client, c.agent.str().c_str(), c.stream.value, c.through.value)); }
+  void say(const AckStatus& c) {
+    complain("ack", bourse_client_ack(client, c.agent.str().c_str(), c.stream.value, c.through.value));
+  }
   void say(const ReleaseSlice& c) { complain("release", bourse_client_release(client, c.slice.number, c.grace.count())); }
   static std::vector<const char*> words(const std::vector<TaskId>& tasks) {
     std::vector<const char*> out;

@@ -23,7 +23,8 @@ struct BridgeOptions {
 
 class SessionBridge {
  public:
-  static Result<std::unique_ptr<SessionBridge>> open(Reactor& reactor, const BridgeOptions& options, std::function<void(SessionEvent)> up);
+  static Result<std::unique_ptr<SessionBridge>> open(Reactor& reactor, const BridgeOptions& options,
+                                                     std::function<void(SessionEvent)> up);
   ~SessionBridge();
   void command(const SessionCommand& command);
 

@@ -36,8 +36,7 @@ bool Statement::step() {
 }
 
 Result<> Statement::run() {
-  while (step()) {
-  }
+  while (step()) {}
   if (!failed_) return {};
   Error error = db_->error("write");
   reset();

@@ -35,8 +35,12 @@ class Statement {
   Result<> prepare(Database& db, const char* sql);
   Statement& bind(std::int64_t value) { return sqlite3_bind_int64(statement_, ++at_, value), *this; }
   Statement& bind(std::uint64_t value) { return bind(static_cast<std::int64_t>(value)); }
-  Statement& bind_text(std::string_view v) { return sqlite3_bind_text(statement_, ++at_, v.data(), static_cast<int>(v.size()), SQLITE_TRANSIENT), *this; }
-  Statement& bind_blob(std::string_view v) { return sqlite3_bind_blob(statement_, ++at_, v.data(), static_cast<int>(v.size()), SQLITE_TRANSIENT), *this; }
+  Statement& bind_text(std::string_view v) {
+    return sqlite3_bind_text(statement_, ++at_, v.data(), static_cast<int>(v.size()), SQLITE_TRANSIENT), *this;
+  }
+  Statement& bind_blob(std::string_view v) {
+    return sqlite3_bind_blob(statement_, ++at_, v.data(), static_cast<int>(v.size()), SQLITE_TRANSIENT), *this;
+  }
   // True: a row. False: done, or `failed`. Resets itself when done.
   bool step();
   Result<> run();  // to the end
@@ -45,7 +49,9 @@ class Statement {
   [[nodiscard]] std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
   [[nodiscard]] std::string bytes(int column) const {
     const void* data = sqlite3_column_blob(statement_, column);
-    return data == nullptr ? std::string() : std::string(static_cast<const char*>(data), static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+    return data == nullptr
+               ? std::string()
+               : std::string(static_cast<const char*>(data), static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
 
  private:

@@ -27,13 +27,16 @@ constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS blob(digest TEXT PRIMARY KEY, bytes BLOB) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS live(id INTEGER PRIMARY KEY, record BLOB, change BLOB);"
     "CREATE TABLE IF NOT EXISTS task(number INTEGER PRIMARY KEY, attempt BLOB, hint BLOB);"
-    "CREATE TABLE IF NOT EXISTS history(id INTEGER PRIMARY KEY, job INTEGER, first INTEGER, last INTEGER, state INTEGER, uid INTEGER,"
+    "CREATE TABLE IF NOT EXISTS history(id INTEGER PRIMARY KEY, job INTEGER, first INTEGER, last INTEGER, state INTEGER, uid "
+    "INTEGER,"
     " user TEXT, name TEXT, partition TEXT, account TEXT, started INTEGER, ended INTEGER, key TEXT, info BLOB);"
     "CREATE INDEX IF NOT EXISTS history_ended ON history(ended, id);"
     "INSERT OR IGNORE INTO meta VALUES('schema', 1);"
     "INSERT OR IGNORE INTO meta VALUES('next', 1);";
 
 }  // namespace
+
+constexpr std::uint64_t kNumbersNoted = 4096;
 
 struct Store::Impl {
   struct Group {
@@ -59,7 +62,8 @@ struct Store::Impl {
     BOURSE_TRY(put_blob.prepare(db, "INSERT OR IGNORE INTO blob VALUES(?,?)"));
     BOURSE_TRY(put_live.prepare(db, "INSERT OR REPLACE INTO live VALUES(?,?,NULL)"));
     BOURSE_TRY(set_change.prepare(db, "UPDATE live SET change=? WHERE id=?"));
-    BOURSE_TRY(put_attempt.prepare(db, "INSERT INTO task VALUES(?,?,NULL) ON CONFLICT(number) DO UPDATE SET attempt=excluded.attempt, hint=NULL"));
+    BOURSE_TRY(put_attempt.prepare(
+        db, "INSERT INTO task VALUES(?,?,NULL) ON CONFLICT(number) DO UPDATE SET attempt=excluded.attempt, hint=NULL"));
     BOURSE_TRY(put_hint.prepare(db, "INSERT INTO task VALUES(?,NULL,?) ON CONFLICT(number) DO UPDATE SET hint=excluded.hint"));
     BOURSE_TRY(drop_tasks.prepare(db, "DELETE FROM task WHERE number BETWEEN ? AND ?"));
     BOURSE_TRY(put_history.prepare(db, "INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
@@ -130,7 +134,8 @@ struct Store::Impl {
       BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
       for (const Group& group : groups)
         for (const std::string& record : group.records) BOURSE_TRY(apply(record));
-      if (next != before) BOURSE_TRY(set_next.bind(next).run());
+      // What is live and what ended imply the next number; writing it down each time would cost a page a commit.
+      if (next / kNumbersNoted != before / kNumbersNoted) BOURSE_TRY(set_next.bind(next).run());
       hooks::crash_point("store.before_commit");
       return db.run("COMMIT");
     };
@@ -160,8 +165,10 @@ struct Store::Impl {
       } else {
         count = 0;
         std::size_t taken = 0;
-        while (taken < queue.size() && (taken == 0 || count + queue[taken].records.size() <= kGroupRecordsMax)) count += queue[taken++].records.size();
-        groups.assign(std::make_move_iterator(queue.begin()), std::make_move_iterator(queue.begin() + static_cast<std::ptrdiff_t>(taken)));
+        while (taken < queue.size() && (taken == 0 || count + queue[taken].records.size() <= kGroupRecordsMax))
+          count += queue[taken++].records.size();
+        groups.assign(std::make_move_iterator(queue.begin()),
+                      std::make_move_iterator(queue.begin() + static_cast<std::ptrdiff_t>(taken)));
         queue.erase(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(taken));
       }
       lock_queue.unlock();
@@ -183,7 +190,8 @@ struct Store::Impl {
     BOURSE_TRY(meta.prepare(db, "SELECT value FROM meta WHERE name=?"));
     meta.bind_text("schema");
     if (!meta.step()) return db.error("read the schema's version");
-    if (meta.integer(0) != 1) return Error(Code::kVersion, path + " is of schema " + std::to_string(meta.integer(0)) + "; this bourse-batch knows 1");
+    if (meta.integer(0) != 1)
+      return Error(Code::kVersion, path + " is of schema " + std::to_string(meta.integer(0)) + "; this bourse-batch knows 1");
     meta.reset();
     meta.bind_text("next");
     if (meta.step()) next = static_cast<std::uint64_t>(meta.integer(0));
@@ -201,6 +209,7 @@ struct Store::Impl {
       const auto* s = std::get_if<SubmitRecord>(&record);
       if (s == nullptr) return Error(Code::kCorrupt, path + ": job " + std::to_string(live.integer(0)) + " has no submit record");
       alive.insert(s->id.value);
+      next = std::max(next, s->id.value + s->ids);
       for (const std::string& digest : {s->script_digest, s->env_digest}) {
         if (!blobs.insert(digest).second) continue;
         blob.bind_text(digest);
@@ -210,9 +219,13 @@ struct Store::Impl {
       if (s->ids > 1) {
         parts.bind(s->id.value + 1).bind(s->id.value + s->ids - 1);
         while (parts.step())
-          ends.push_back(encode(Record(EndRecord{JobId(static_cast<std::uint64_t>(parts.integer(0))), static_cast<std::uint64_t>(parts.integer(1)),
-                                                 static_cast<std::uint64_t>(parts.integer(2)), static_cast<JobState>(parts.integer(3)), false,
-                                                 static_cast<std::uint64_t>(parts.integer(4)), {}})));
+          ends.push_back(encode(Record(EndRecord{JobId(static_cast<std::uint64_t>(parts.integer(0))),
+                                                 static_cast<std::uint64_t>(parts.integer(1)),
+                                                 static_cast<std::uint64_t>(parts.integer(2)),
+                                                 static_cast<JobState>(parts.integer(3)),
+                                                 false,
+                                                 static_cast<std::uint64_t>(parts.integer(4)),
+                                                 {}})));
       }
       if (std::string change = live.bytes(2); !change.empty()) changes.push_back(std::move(change));
       submits.push_back(std::move(bytes));
@@ -233,6 +246,7 @@ struct Store::Impl {
     std::vector<std::string> past;
     while (outcomes.step()) {
       const auto id = static_cast<std::uint64_t>(outcomes.integer(0)), job = static_cast<std::uint64_t>(outcomes.integer(1));
+      next = std::max(next, id + static_cast<std::uint64_t>(outcomes.integer(5)) + 1);
       const bool ok = static_cast<JobState>(outcomes.integer(2)) == JobState::kCompleted;
       OutcomeRecord out{JobId(id), ok, outcomes.bytes(3), outcomes.integer(4)};
       if (id != job) {

@@ -18,8 +18,8 @@
 
 namespace bourse::batch {
 
-constexpr std::size_t kOutcomesLoaded = 200'000;    // ended jobs that dependencies and submission keys can name after a restart
-constexpr std::size_t kGroupRecordsMax = 20'000;    // records in one commit
+constexpr std::size_t kOutcomesLoaded = 200'000;  // ended jobs that dependencies and submission keys can name after a restart
+constexpr std::size_t kGroupRecordsMax = 20'000;  // records in one commit
 
 class Store {
  public:

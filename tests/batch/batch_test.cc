@@ -344,7 +344,8 @@ TEST_F(BatchActor, WaitsForItsBeginTimeAlsoWhenTheClockStepsBack) {
 TEST_F(BatchActor, CancelsInEveryState) {
   cluster(1, 1);
   house.submit(House::job()), house.submit(House::job());
-  auto both = house.reply<ChangeReply>(house.ask(CancelRequest{{{JobId(1), {}}, {JobId(2), {}}, {JobId(9), {}}}, {}, 0, false, {}}));
+  auto both =
+      house.reply<ChangeReply>(house.ask(CancelRequest{{{JobId(1), {}}, {JobId(2), {}}, {JobId(9), {}}}, {}, 0, false, {}}));
   EXPECT_EQ(both->count, 2u);
   ASSERT_EQ(both->items.size(), 1u);
   EXPECT_EQ(both->items[0].code, Code::kNotFound);
@@ -382,7 +383,8 @@ TEST_F(BatchActor, NamesEveryEndAsSlurmDoes) {
   cluster(1, 8);
   for (int i = 0; i < 5; ++i) house.submit(House::job());
   house.end("1.0.1", TaskState::kTimeLimit), house.end("2.0.1", TaskState::kOutOfMemory, 9);
-  house.end("3.0.1", TaskState::kSignaled, 11), house.end("4.0.1", TaskState::kFailedStart), house.end("5.0.1", TaskState::kUnknownExit);
+  house.end("3.0.1", TaskState::kSignaled, 11), house.end("4.0.1", TaskState::kFailedStart),
+      house.end("5.0.1", TaskState::kUnknownExit);
   EXPECT_EQ(state_code(house.state("1")), "TO");
   EXPECT_EQ(house.info("1").exit_signal, 15);
   EXPECT_EQ(state_code(house.state("2")), "OOM");

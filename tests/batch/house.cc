@@ -1,8 +1,14 @@
 #include "tests/batch/house.h"
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "common/core/hooks.h"
 
 namespace bourse::batch::test {
+
+// make check-mutants runs these tests with one mechanism disabled; the planner's are in the same program.
+static const bool kHooks = (hooks::init(nullptr, std::getenv("BOURSE_MUTANT")), true);
 
 BatchOptions House::defaults() {
   BatchOptions o;
@@ -34,7 +40,8 @@ void House::session_up() {
   AgentsChanged changed;
   changed.snapshot = true;
   for (const auto& [id, a] : agents)
-    changed.agents.push_back({id, a.up ? AgentFacts::State::kUp : AgentFacts::State::kUnreachable, a.total, a.labels, Incarnation(1), false});
+    changed.agents.push_back(
+        {id, a.up ? AgentFacts::State::kUp : AgentFacts::State::kUnreachable, a.total, a.labels, Incarnation(1), false});
   post(SessionEvent(std::move(changed)));
   for (const auto& [id, slot] : slices) {
     SliceSpec spec;
@@ -89,7 +96,8 @@ void House::execute(Actions& actions) {
   for (const TimerKey& key : actions.disarms) timers_.erase(key);
   for (const Arm& arm : actions.arms) timers_[arm.key] = now.mono + arm.after;
   if (held.appends.empty()) return release(std::move(held));
-  const bool power = std::any_of(held.appends.begin(), held.appends.end(), [](const Append& a) { return a.safety == Safety::kPower; });
+  const bool power =
+      std::any_of(held.appends.begin(), held.appends.end(), [](const Append& a) { return a.safety == Safety::kPower; });
   if (!power) {  // hints: on the disk some time; here at once, unless the disk is slow (then they get lost by a restart)
     if (!disk_slow)
       for (Append& a : held.appends) disk.push_back(std::move(a.record));
@@ -97,8 +105,10 @@ void House::execute(Actions& actions) {
     post(Durable{held.ticket});
     return release(std::move(held));
   }
-  if (disk_slow) waiting_.push_back(std::move(held));
-  else finish_append(std::move(held));
+  if (disk_slow)
+    waiting_.push_back(std::move(held));
+  else
+    finish_append(std::move(held));
 }
 
 void House::finish_append(HeldStep held) {
@@ -140,7 +150,8 @@ bool House::end_on_disk(const TaskId& task) const {
       auto info = decode_info(e->info);
       if (info && (info->array.value == 0 || info->indexes == std::to_string(index))) return true;
     }
-    if (const auto* a = std::get_if<AttemptRecord>(&*record); a != nullptr && a->job.value == job && a->attempt > attempt) return true;
+    if (const auto* a = std::get_if<AttemptRecord>(&*record); a != nullptr && a->job.value == job && a->attempt > attempt)
+      return true;
   }
   return false;
 }
@@ -203,9 +214,10 @@ void House::command(const SessionCommand& c) {
       post(SessionEvent(no));
       return;
     }
-    for (const auto& [id, task] : tasks) EXPECT_FALSE(task.slice == launch->slice && id.str().find(".s") == std::string::npos &&
-                                                      launch->task.str().find(".s") == std::string::npos)
-        << "two tasks in one slice: " << id.str() << " and " << launch->task.str();
+    for (const auto& [id, task] : tasks)
+      EXPECT_FALSE(task.slice == launch->slice && id.str().find(".s") == std::string::npos &&
+                   launch->task.str().find(".s") == std::string::npos)
+          << "two tasks in one slice: " << id.str() << " and " << launch->task.str();
     tasks[launch->task] = {launch->agent, launch->slice, launch->spec, true};
     TaskStatus status;
     status.task = launch->task, status.state = TaskState::kRunning, status.started = now.wall;
@@ -215,7 +227,8 @@ void House::command(const SessionCommand& c) {
     auto it = tasks.find(kill->kill.task);
     if (it == tasks.end() || kill->kill.signal != 0) return;
     TaskStatus status;
-    status.task = kill->kill.task, status.state = kill->kill.preempt ? TaskState::kPreempted : TaskState::kKilled, status.signal = 15;
+    status.task = kill->kill.task, status.state = kill->kill.preempt ? TaskState::kPreempted : TaskState::kKilled,
+    status.signal = 15;
     status.ended = now.wall;
     const Task task = it->second;
     tasks.erase(it);
@@ -282,7 +295,8 @@ void House::make_offers() {
   for (DemandLine& line : demand) {
     std::uint32_t outstanding = 0;
     for (const auto& [id, offer] : offers_)
-      if (offer.line == line.id) outstanding += count_fits(line.shape, offer.resources, offer.agent_total, offer.labels, line.count);
+      if (offer.line == line.id)
+        outstanding += count_fits(line.shape, offer.resources, offer.agent_total, offer.labels, line.count);
     std::vector<OfferMade> made;
     std::uint32_t got = outstanding;
     for (auto& [id, a] : agents) {

@@ -42,9 +42,9 @@ class House {
   explicit House(BatchOptions options = defaults());
   static BatchOptions defaults();
   void add_agent(const std::string& name, std::int64_t cores, Bytes mem = Bytes{4 * kGiB.value}, Labels labels = {});
-  void start();             // a first life: Started, session up
-  void restart();           // kill -9: memory is gone, the disk and the agents are not
-  void settle();            // until nothing is left to do at this moment (timers of up to 10 ms included)
+  void start();              // a first life: Started, session up
+  void restart();            // kill -9: memory is gone, the disk and the agents are not
+  void settle();             // until nothing is left to do at this moment (timers of up to 10 ms included)
   void pass(Duration time);  // virtual time goes on
 
   // Tools.
@@ -60,13 +60,13 @@ class House {
     }
     return std::nullopt;
   }
-  JobId submit(JobSpec spec, std::int64_t uid = 1000);        // and settles; 0 when refused, the reason in `refusal`
-  JobInfo info(const std::string& selector);                  // of a live job; state of ended ones from the log
+  JobId submit(JobSpec spec, std::int64_t uid = 1000);  // and settles; 0 when refused, the reason in `refusal`
+  JobInfo info(const std::string& selector);            // of a live job; state of ended ones from the log
   JobState state(const std::string& selector) { return info(selector).state; }
-  std::vector<std::string> running() const;                   // task ids on the agents, sorted
-  void end(const std::string& task, int exit_code = 0);       // and settles
+  std::vector<std::string> running() const;              // task ids on the agents, sorted
+  void end(const std::string& task, int exit_code = 0);  // and settles
   void end(const std::string& task, TaskState state, int signal = 0);
-  void end_all();                                             // again and again until nothing runs
+  void end_all();  // again and again until nothing runs
   const TaskSpec& spec_of(const std::string& task) { return tasks.at(TaskId(task)).spec; }
 
   // The disk.

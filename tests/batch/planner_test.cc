@@ -139,14 +139,16 @@ TEST(Arrays, WriteTheirRestAsTheUserWroteIt) {
 // --- words ---------------------------------------------------------------------------------------------------------
 
 TEST(JobWords, ReadDependenciesAndWriteThemBack) {
-  for (const char* text : {"afterok:12", "afterany:1,afterok:2", "after:14+5", "singleton", "afterok:13_4", "afterok:1?afterany:2", "aftercorr:7"}) {
+  for (const char* text :
+       {"afterok:12", "afterany:1,afterok:2", "after:14+5", "singleton", "afterok:13_4", "afterok:1?afterany:2", "aftercorr:7"}) {
     auto d = parse_dependencies(text);
     ASSERT_TRUE(d) << text;
     EXPECT_EQ(to_text(*d), text);
   }
   EXPECT_EQ(parse_dependencies("afterok:1:2:3")->items.size(), 3u);
   EXPECT_EQ(to_text(*parse_dependencies("afterok:1:2,afterany:3")), "afterok:1,afterok:2,afterany:3");
-  for (const char* bad : {"afterok", "afterok:", "whenever:3", "afterok:x", "afterok:1,?afterok:2", "afterok:1+5", "singleton:4", "afterok:1:", "afterok:0"})
+  for (const char* bad : {"afterok", "afterok:", "whenever:3", "afterok:x", "afterok:1,?afterok:2", "afterok:1+5", "singleton:4",
+                          "afterok:1:", "afterok:0"})
     EXPECT_FALSE(parse_dependencies(bad)) << bad;
 }
 
@@ -170,12 +172,12 @@ TEST(OutputNames, FollowTheFilenamePatternsOfSbatch) {
   p.id = JobId(128), p.hosts = {"n07.site"};
   EXPECT_EQ(output_names(spec, p).out, "/w/job-128.out");
   for (const auto& [pattern, want] : std::vector<std::pair<std::string, std::string>>{{"job%J.out", "job128.out"},
-                                                                                       {"job%4j.out", "job0128.out"},
-                                                                                       {"%x-%u-%N", "sim-ann-n07"},
-                                                                                       {"100%%", "100%"},
-                                                                                       {"a%", "a%"},
-                                                                                       {"%q%t", "%q0"},
-                                                                                       {"%12j", "0000000128"}})
+                                                                                      {"job%4j.out", "job0128.out"},
+                                                                                      {"%x-%u-%N", "sim-ann-n07"},
+                                                                                      {"100%%", "100%"},
+                                                                                      {"a%", "a%"},
+                                                                                      {"%q%t", "%q0"},
+                                                                                      {"%12j", "0000000128"}})
     EXPECT_EQ(expand_pattern(pattern, spec, p), want) << pattern;
   p.array = JobId(120), p.index = 7;
   EXPECT_EQ(output_names(spec, p).out, "/w/job-120_7.out");
@@ -186,7 +188,8 @@ TEST(OutputNames, FollowTheFilenamePatternsOfSbatch) {
 
 TEST(Environment, NamesWhatScriptsAskFor) {
   JobSpec spec;
-  spec.name = "sim", spec.user = "ann", spec.uid = 1000, spec.submit_dir = "/w", spec.tasks = 5, spec.nodes_min = 2, spec.cpus_per_task = 2;
+  spec.name = "sim", spec.user = "ann", spec.uid = 1000, spec.submit_dir = "/w", spec.tasks = 5, spec.nodes_min = 2,
+  spec.cpus_per_task = 2;
   spec.env = {"HOME=/home/ann", "SLURM_JOB_ID=9", "SLURM_ARRAY_TASK_ID=3", "SLURM_RESTART_COUNT=4"};
   const auto layout = lay_out(spec, BatchOptions{}, MilliCpus(64'000));
   ASSERT_TRUE(layout);
@@ -203,12 +206,26 @@ TEST(Environment, NamesWhatScriptsAskFor) {
     EXPECT_LE(count, 1) << name;
     return out;
   };
-  for (const auto& [name, want] : std::vector<std::pair<std::string, std::string>>{
-           {"SLURM_JOB_ID", "10"}, {"SLURM_JOBID", "10"}, {"SUBMIT_JOB_ID", "10"}, {"SLURM_JOB_NODELIST", "h[1-2]"}, {"SLURM_NNODES", "2"},
-           {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_NTASKS", "5"}, {"SLURM_TASKS_PER_NODE", "3,2"}, {"SLURM_CPUS_PER_TASK", "2"},
-           {"SLURM_CPUS_ON_NODE", "6"}, {"SLURM_JOB_CPUS_PER_NODE", "6(x2)"}, {"SUBMIT_DIR", "/w"}, {"SLURM_SUBMIT_DIR", "/w"},
-           {"SLURM_PROCID", "0"}, {"SLURM_NODEID", "0"}, {"SLURM_LOCALID", "0"}, {"HOME", "/home/ann"}, {"SLURM_ARRAY_TASK_ID", "(unset)"},
-           {"SLURM_RESTART_COUNT", "(unset)"}, {"OMPI_MCA_plm_rsh_agent", "bourse rsh"}})
+  for (const auto& [name, want] : std::vector<std::pair<std::string, std::string>>{{"SLURM_JOB_ID", "10"},
+                                                                                   {"SLURM_JOBID", "10"},
+                                                                                   {"SUBMIT_JOB_ID", "10"},
+                                                                                   {"SLURM_JOB_NODELIST", "h[1-2]"},
+                                                                                   {"SLURM_NNODES", "2"},
+                                                                                   {"SLURM_JOB_NUM_NODES", "2"},
+                                                                                   {"SLURM_NTASKS", "5"},
+                                                                                   {"SLURM_TASKS_PER_NODE", "3,2"},
+                                                                                   {"SLURM_CPUS_PER_TASK", "2"},
+                                                                                   {"SLURM_CPUS_ON_NODE", "6"},
+                                                                                   {"SLURM_JOB_CPUS_PER_NODE", "6(x2)"},
+                                                                                   {"SUBMIT_DIR", "/w"},
+                                                                                   {"SLURM_SUBMIT_DIR", "/w"},
+                                                                                   {"SLURM_PROCID", "0"},
+                                                                                   {"SLURM_NODEID", "0"},
+                                                                                   {"SLURM_LOCALID", "0"},
+                                                                                   {"HOME", "/home/ann"},
+                                                                                   {"SLURM_ARRAY_TASK_ID", "(unset)"},
+                                                                                   {"SLURM_RESTART_COUNT", "(unset)"},
+                                                                                   {"OMPI_MCA_plm_rsh_agent", "bourse rsh"}})
     EXPECT_EQ(value(name), want) << name;
 }
 

@@ -24,7 +24,8 @@ std::size_t heap() { return mallinfo2().uordblks + mallinfo2().hblkhd; }
 
 JobSpec job(int i) {
   JobSpec s;
-  s.name = "job" + std::to_string(i % 1000), s.user = "ann", s.script = "#!/bin/sh\ntrue\n", s.directory = "/home/ann", s.submit_dir = "/home/ann";
+  s.name = "job" + std::to_string(i % 1000), s.user = "ann", s.script = "#!/bin/sh\ntrue\n", s.directory = "/home/ann",
+  s.submit_dir = "/home/ann";
   for (int v = 0; v < 40; ++v) s.env.push_back("VARIABLE_" + std::to_string(v) + "=some value of usual length");
   s.time_limit = seconds(600);
   return s;
@@ -120,8 +121,8 @@ void pending(int count) {
   b.ask(cancel);
   b.drain();
   const double cancelled = seconds_since(start);
-  std::printf("pending=%d bytes_per_job=%zu submit_cpu_us=%.1f first_page_ms=%.2f page_kib=%zu cancel_10000_ms=%.1f\n", count, bytes,
-              fill / count * 1e6, page * 1e3, page_bytes / 1024, cancelled * 1e3);
+  std::printf("pending=%d bytes_per_job=%zu submit_cpu_us=%.1f first_page_ms=%.2f page_kib=%zu cancel_10000_ms=%.1f\n", count,
+              bytes, fill / count * 1e6, page * 1e3, page_bytes / 1024, cancelled * 1e3);
 }
 
 // A fake house of many nodes, one core each; offers for all, then jobs end and start in the slices.
@@ -147,7 +148,8 @@ void scheduling(int nodes, int jobs) {
   auto start = Clock::now();
   for (int i = 0; i < nodes; ++i) {
     Offer o;
-    o.id = OfferId(static_cast<std::uint64_t>(i) + 1), o.agent = AgentId("n" + std::to_string(i)), o.resources.cpus = MilliCpus(1000);
+    o.id = OfferId(static_cast<std::uint64_t>(i) + 1), o.agent = AgentId("n" + std::to_string(i)),
+    o.resources.cpus = MilliCpus(1000);
     o.resources.mem = Bytes(64 * kGiB.value), o.agent_total = o.resources, o.line = 1;
     o.labels["host"] = o.agent.str();
     b.step(SessionEvent(OfferMade{std::move(o)}));
@@ -187,7 +189,8 @@ void restart(const std::string& dir, int count) {
   Bench b;
   b.step(Started{Incarnation(2), {}, std::move(records)});
   b.ask(QueueRequest{});
-  std::printf("restart_pending=%d read_s=%.2f first_answer_s=%.2f answer_kib=%zu\n", count, read, seconds_since(start), b.last_reply.size() / 1024);
+  std::printf("restart_pending=%d read_s=%.2f first_answer_s=%.2f answer_kib=%zu\n", count, read, seconds_since(start),
+              b.last_reply.size() / 1024);
 }
 
 void durable(const std::string& dir) {
@@ -222,7 +225,9 @@ void durable(const std::string& dir) {
         step(Durable{t});
       });
     };
-    step(Started{Incarnation(static_cast<std::uint64_t>(depth)), {}, {encode(Record(CounterRecord{JobId(static_cast<std::uint64_t>(depth) * 1'000'000)}))}});
+    step(Started{Incarnation(static_cast<std::uint64_t>(depth)),
+                 {},
+                 {encode(Record(CounterRecord{JobId(static_cast<std::uint64_t>(depth) * 1'000'000)}))}});
     const auto begin = Clock::now();
     while (answered < total) {
       while (sent < total && sent - answered < depth) {
@@ -235,7 +240,8 @@ void durable(const std::string& dir) {
     return total / seconds_since(begin);
   };
   const double one = run(1, 200), many = run(64, 5000);
-  std::printf("fdatasync_per_s=%.0f submit_1_per_s=%.0f (%.2f of it) submit_64_per_s=%.0f (%.1f times it)\n", disk, one, one / disk, many, many / disk);
+  std::printf("fdatasync_per_s=%.0f submit_1_per_s=%.0f (%.2f of it) submit_64_per_s=%.0f (%.1f times it)\n", disk, one, one / disk,
+              many, many / disk);
 }
 
 }  // namespace

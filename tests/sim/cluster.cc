@@ -163,6 +163,10 @@ RunResult run(const RunOptions& options) {
   world_options.seed = options.seed;
   world_options.log_to_stderr = options.log;
   world_options.network.wire = options.wire.value_or(rng.chance(200));
+  if (options.slow) {
+    world_options.network.slow_permille = 300;
+    world_options.network.delay_slow = seconds(2);
+  }
   World world(world_options, [](const TaskKey& key, const TaskSpec&) { return plan_of(key); });
   Checkers checkers(world);
   std::optional<Printer> printer;

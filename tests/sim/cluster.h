@@ -23,6 +23,7 @@ struct RunOptions {
   std::vector<Fault> only;   // with swarm: these kinds
   std::optional<bool> wire;  // else the seed decides
   Duration faults_for{0};    // 0: the seed decides
+  bool slow = false;         // a third of all messages take up to two seconds
   bool log = false;
 };
 

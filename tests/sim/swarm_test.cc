@@ -80,6 +80,21 @@ TEST(Swarm, RandomSeedsForABoundedTime) {
               static_cast<unsigned long long>(faults), static_cast<unsigned long long>(events), format_clock(virtual_time).c_str());
 }
 
+// Found here, not mended yet. Each fails with the reason in its name.
+void expect_clean_with(std::vector<Fault> only) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    RunOptions options;
+    options.seed = seed;
+    options.only = only;
+    expect_clean(options);
+  }
+}
+TEST(Swarm, DISABLED_EpochsGrowThoughAnAppendOfTheMasterFailed) { expect_clean_with({Fault::kMasterDiskFull, Fault::kKillMaster}); }
+TEST(Swarm, DISABLED_StatusesAreHeardThoughPowerLossTookTheTailOfACheckpoint) { expect_clean_with({Fault::kHostPower}); }
+TEST(Swarm, DISABLED_NoStatusLeavesAnAgentBeforeItIsRecordedThoughItsDiskIsFull) {
+  expect_clean_with({Fault::kAgentDiskFull, Fault::kKillAgent});
+}
+
 TEST(Swarm, SeedFromTheEnvironment) {
   const char* seed = std::getenv("BOURSE_SIM_SEED");
   if (seed == nullptr) GTEST_SKIP() << "BOURSE_SIM_SEED is not set";

@@ -87,6 +87,11 @@ void Toy::replay(const std::string& record) {
     m = {TaskId(task), SliceId{FrameworkId(options_.name), slice}, AgentId(agent), true, false, false};
     unit.phase = Phase::kLaunched;
     unit_of_task_[m.task] = unit_id;
+  } else if (kind == "skip") {
+    std::uint64_t unit_id = 0;
+    std::size_t index = 0;
+    in >> unit_id >> index;
+    skip(units_.at(unit_id), index);
   } else if (kind == "end") {
     int state = 0;
     in >> task >> state;
@@ -100,6 +105,12 @@ void Toy::ended(Unit& unit, Member& member, TaskState state) {
   member.ended = true;
   member.again = state == TaskState::kLost || state == TaskState::kNeverStarted || state == TaskState::kFailedStart ||
                  state == TaskState::kUnknownExit;
+  settle(unit);
+}
+
+// A power loss took the records of some launches of a gang, hence also those launches: they wait behind their records.
+void Toy::skip(Unit& unit, std::size_t index) {
+  unit.members.at(index).ended = unit.members.at(index).again = true;
   settle(unit);
 }
 
@@ -122,6 +133,13 @@ void Toy::step(Time, const Event& event, Actions& out) {
   if (const auto* started = std::get_if<Started>(&event)) {
     incarnation_ = started->incarnation;
     for (const std::string& record : started->records) replay(record);
+    for (auto& [id, unit] : units_) {
+      for (std::size_t i = 0; unit.phase == Phase::kLaunched && i < unit.members.size(); ++i) {
+        if (unit.members[i].launched || unit.members[i].ended) continue;
+        out.append(Safety::kPower, "skip " + std::to_string(id) + " " + std::to_string(i));
+        skip(unit, i);
+      }
+    }
   } else if (const auto* session = std::get_if<SessionEvent>(&event)) {
     up(*session);
   }

@@ -52,6 +52,7 @@ class Toy final : public Actor {
   void launch(Unit& unit, Member& member);
   void update(const TaskUpdate& update);
   void ended(Unit& unit, Member& member, TaskState state);
+  void skip(Unit& unit, std::size_t index);
   void settle(Unit& unit);
   void publish();
   Unit* unit_of(const TaskId& task, Member** member);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/core/hooks.h"
@@ -185,6 +186,27 @@ TEST_F(DriverTest, WithALogFileSendsLeaveAfterTheFlushAndCompactionKeepsTheOrder
   ASSERT_TRUE(LogFile::open(dir / "log", content));
   EXPECT_EQ(content.snapshot, "snapshot");
   EXPECT_TRUE(content.records.empty());
+}
+
+// What an agent says of its tasks is a stream: a message that waits while the next ones leave tears a gap into it.
+TEST_F(DriverTest, CompactionDoesNotLetLaterSendsOvertake) {
+  TempDir dir;
+  LogFile::Content content;
+  auto log = LogFile::open(dir / "log", content);
+  ASSERT_TRUE(log);
+  behaviour = [&](const Event& event, Actions& out) {
+    if (std::get_if<PeerLost>(&event) == nullptr) return;
+    out.append(Safety::kProcess, "record");
+    out.send(PeerId(1), heartbeat(static_cast<std::int64_t>(std::get<PeerLost>(event).peer.value)));
+    if (std::get<PeerLost>(event).peer == PeerId(2)) out.compact = "snapshot";
+  };
+  start(false);
+  driver->use_log(log->get());
+  for (const std::uint64_t n : {1, 2, 3}) driver->post(PeerLost{PeerId(n)});
+  ASSERT_TRUE(run_until(
+      reactor, [&] { return std::ranges::count_if(notes, [](const std::string& n) { return n.starts_with("send"); }) == 3; }));
+  std::erase_if(notes, [](const std::string& n) { return !n.starts_with("send"); });
+  EXPECT_EQ(notes, (Notes{"send 1", "send 2", "send 3"}));
 }
 
 // --- master link -------------------------------------------------------------------------------------------------------------

@@ -119,6 +119,15 @@ TEST(Reactor, DeferredWorkRunsBeforeTheLoopSleeps) {
   EXPECT_EQ(order, (std::vector<int>{1, 2}));
 }
 
+TEST(Reactor, ATurnThatDidDeferredWorkDoesNotSleep) {
+  Reactor reactor;
+  bool done = false;
+  reactor.defer([&] { reactor.defer([&] { done = true; }); });
+  const Duration start = real_time().mono;
+  while (!done) reactor.turn(seconds(30));
+  EXPECT_LT(real_time().mono - start, seconds(20));
+}
+
 TEST(Reactor, AWatchMayRemoveItselfAndOthers) {
   Reactor reactor;
   int a[2], b[2];

@@ -1,0 +1,70 @@
+// With one mechanism of the product disabled, a checker must notice: within a few seeds of the faults that the mechanism is for.
+#include <gtest/gtest.h>
+
+#include "cluster.h"
+#include "common/core/hooks.h"
+
+namespace bourse::sim {
+namespace {
+
+struct Case {
+  const char* mutant;
+  std::vector<Fault> faults;
+  std::uint32_t ignore_permille = 50;
+  bool slow = false;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.mutant; }
+
+class Mutant : public ::testing::TestWithParam<Case> {
+ protected:
+  void TearDown() override { hooks::set_mutants(""); }
+};
+
+constexpr std::uint64_t kSeeds = 40;
+
+RunOptions options_for(const Case& c, std::uint64_t seed) {
+  RunOptions options;
+  options.seed = seed;
+  options.only = c.faults;
+  options.swarm = !c.faults.empty();
+  options.ignore_permille = c.ignore_permille;
+  options.slow = c.slow;
+  options.faults_for = seconds(60);
+  return options;
+}
+
+TEST_P(Mutant, IsNoticed) {
+  hooks::set_mutants(GetParam().mutant);
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const RunResult result = run(options_for(GetParam(), seed));
+    if (result.failure.empty()) continue;
+    hooks::set_mutants("");
+    const RunResult healthy = run(options_for(GetParam(), seed));
+    EXPECT_EQ(healthy.failure, "") << "seed " << seed << " fails without the mutant as well";
+    RecordProperty("seed", static_cast<int>(seed));
+    std::printf("  %s: seed %llu: %.160s\n", GetParam().mutant, static_cast<unsigned long long>(seed), result.failure.c_str());
+    return;
+  }
+  ADD_FAILURE() << GetParam().mutant << " was noticed by no checker in " << kSeeds << " seeds";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Checkers, Mutant,
+    ::testing::Values(Case{"master.ledger_forgets_rest", {}}, Case{"master.accept_twice", {Fault::kReset}, 50, true},
+                      Case{"master.offer_never_expires", {}, 400}, Case{"master.epoch_constant", {Fault::kKillMaster}},
+                      Case{"master.status_not_forwarded_ack", {}},
+                      Case{"agent.no_tombstone", {Fault::kReset, Fault::kKillFramework}},
+                      Case{"agent.hold_never_lapses", {Fault::kKillMaster, Fault::kPartition}},
+                      Case{"agent.no_checkpoint", {Fault::kKillAgent}},
+                      Case{"agent.status_not_resent", {Fault::kKillMaster, Fault::kReset}},
+                      Case{"client.no_dedup", {Fault::kReset, Fault::kKillMaster}}, Case{"client.gang_starts_early", {}},
+                      Case{"driver.hold_sends", {Fault::kFrameworkPower, Fault::kDiskSlow}}),
+    [](const auto& each) {
+      std::string name = each.param.mutant;
+      for (char& c : name) c = c == '.' ? '_' : c;
+      return name;
+    });
+
+}  // namespace
+}  // namespace bourse::sim
