@@ -151,6 +151,11 @@ Result<> LogRegistry::replay(const std::string& snapshot, const std::vector<std:
   for (const std::string& record : records) {
     ++index;
     if (auto done = apply(state, record); !done) return std::move(done).error().add("registry record " + std::to_string(index));
+    // A failed append used up indexes that no record shows: the record of a lead says where it stood.
+    if (Reader in(record); static_cast<Type>(in.byte()) == Type::kLead) {
+      in.byte();
+      index = std::max(index, in.number());
+    }
   }
   state_ = std::move(state);
   index_ = index;

@@ -202,6 +202,8 @@ Result<> CgroupBase::kill(const std::string& slice, const std::string& task) {
   auto leaf = find(slice, task);
   if (!leaf) return {};  // there is none: nothing of it is left
   (*leaf)->seen = false;
+  if (cgroup::is_empty(first_tree().path + "/" + dir_name(slice) + "/" + (*leaf)->name)) return {};
+  (*leaf)->spent = true;
   if (kill_leaf(dir_name(slice), (*leaf)->name)) return {};
   return Error(Code::kBusy, "task " + task + ": its processes are still ending");
 }
@@ -225,7 +227,7 @@ Result<> CgroupBase::detach(const std::string& slice, const std::string& task) {
   const Counters now = leaf.seen ? leaf.last : counters(dir, leaf);
   leaf.seen = false;
   // A leaf that saw an OOM kill is not used again: after a restart nobody would know whose it was.
-  if (s.pool.size() >= kPooledLeavesMax || now.ooms != 0 || !reset(dir, leaf, now.mem_peak)) {
+  if (leaf.spent || s.pool.size() >= kPooledLeavesMax || now.ooms != 0 || !reset(dir, leaf, now.mem_peak)) {
     remove_leaf(dir, std::move(leaf));
     return {};
   }
@@ -297,6 +299,7 @@ Result<> CgroupBase::adopt(const std::string& slice, const std::string& task, co
     Leaf leaf;
     leaf.name = name;
     leaf.cpu_base = Duration::max();
+    leaf.spent = true;  // what was done to it is not known either
     s.tasks.emplace(task, std::move(leaf));
   }
   s.next_leaf = std::max(s.next_leaf, leaf_number(name) + 1);

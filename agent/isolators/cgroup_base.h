@@ -60,6 +60,9 @@ class CgroupBase : public Isolator {
     Counters last;                             // as usage() saw them
     bool open = false;                         // counted in open_leaves_
     bool seen = false;                         // and nothing has run in it since
+    // cgroup.kill was used on it. Linux (6.14 on) compares the group's count of kills with that of the parent's group when a
+    // child is cloned into it, finds them different, and kills the child at once: such a leaf is not used again.
+    bool spent = false;
   };
   struct Slice {
     std::vector<int> fds;  // by tree; -1 where the tree is per_leaf, or not used by this slice

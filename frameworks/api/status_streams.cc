@@ -21,7 +21,7 @@ StatusStreams::Verdict StatusStreams::seen(const AgentId& agent, StreamId stream
       streams_.erase(eldest);
     }
   }
-  if (state.next.value == 0 && first.value != 0 && first <= sequence) state.next = first;
+  if (first.value != 0 && first > state.next && first <= sequence) state.next = first;
   if (state.next.value == 0) {
     if (sequence.value == 1 || (state.first.value != 0 && sequence <= state.first)) {
       state.next = sequence;

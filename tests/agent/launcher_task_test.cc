@@ -189,6 +189,20 @@ TEST_F(LauncherTask, ThatEndsTakesWithItWhatItLeftBehind) {
   EXPECT_TRUE(eventually([&] { return !alive(left); }, 2000));
 }
 
+// Since Linux 6.14 a child that is cloned into a group on which cgroup.kill was ever used is killed at once.
+TEST_F(LauncherTask, RunsWellAfterOneOfItsSliceWasKilled) {
+  hello({});
+  const SliceId slice = prepare();
+  for (int round = 0; round < 3; ++round) {
+    const TaskKey left = start(slice, shell("sleep 990 & exit 3"));
+    EXPECT_EQ(end_of(left).wait_status, 3 << 8);
+    const TaskKey killed = start(slice, shell("sleep 990"));
+    send(launcher::Signal{killed, SIGKILL, true});
+    EXPECT_TRUE(WIFSIGNALED(end_of(killed).wait_status));
+    EXPECT_EQ(end_of(start(slice, shell("exit 4"))).wait_status, 4 << 8) << "round " << round;
+  }
+}
+
 TEST_F(LauncherTask, CpuTimeCountsChildrenThatNobodyWaitedFor) {
   const SliceId slice = prepare();
   const Ended end = end_of(start(slice, shell("(i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; touch done) & "

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
+#include <cctype>
 #include <set>
 
 #include "common/world/files.h"
@@ -167,10 +167,12 @@ TEST(Log, LinesBelowTheLevelAreNotWrittenAndOthersAreStamped) {
   log_event(LogLevel::kWarn, "heard", {{"n", "1"}});
   const std::string text = testing::internal::GetCapturedStderr();
   log_init("bourse", LogLevel::kInfo);
-  const std::string stamp = R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z )";
-  EXPECT_TRUE(std::regex_match(text, std::regex(stamp + "level=error prog=bourse-test event=loud not=another_line\n" + stamp +
-                                                "level=warn prog=bourse-test event=heard n=1\n")))
-      << text;
+  std::string shape = text;  // every digit as 9
+  for (char& c : shape)
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0) c = '9';
+  const std::string stamp = "9999-99-99T99:99:99.999999Z ";
+  EXPECT_EQ(shape, stamp + "level=error prog=bourse-test event=loud not=another_line\n" + stamp +
+                       "level=warn prog=bourse-test event=heard n=9\n");
 }
 
 }  // namespace
