@@ -21,7 +21,8 @@ LIBEXECDIR ?= $(PREFIX)/libexec/bourse
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR     ?= $(PREFIX)/share/man
 MODE       ?= release
-B          ?= build/$(or $(SAN),$(MODE))
+comma      := ,
+B          ?= build/$(or $(subst $(comma),-,$(SAN)),$(MODE))
 INSTALL    ?= install
 FLATC      ?= flatc
 WERROR     ?= -Werror
@@ -94,7 +95,6 @@ PROGS := \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
   submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto
-comma := ,
 field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
 
@@ -105,7 +105,7 @@ PLUGINS := $(patsubst plugins/%.cc,%,$(wildcard plugins/examples/*.cc))
 EXAMPLES:= $(patsubst frameworks/api/examples/%.c,$(B)/examples/%,$(wildcard frameworks/api/examples/*.c))
 MANS    := $(wildcard man/*.[1-8])
 
-all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
+all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
 
 # Objects are remade when the compiler or the flags change, not only when sources do.
 $(B)/flags: FORCE
@@ -147,6 +147,10 @@ $(B)/bin/$(call field,$(1),1): $(B)/$(call field,$(1),2).o $(call libs,$(call li
 endef
 $(foreach p,$(PROGS),$(eval $(call program,$(p))))
 
+# `bourse rsh` as one word, for programs that want the path of something like ssh.
+$(B)/bin/bourse-rsh: $(B)/bin/bourse
+	$(Q)ln -sf $(<F) $@
+
 $(B)/plugins/%.so: $(B)/plugins/%.o
 	@mkdir -p $(@D)
 	$(call say,PLUGIN,$@)
@@ -183,7 +187,7 @@ TEST_batch   := batch,api,world,wire,core
 TEST_cli     := cli,batch,world,wire,core
 TEST_cluster := cli,batch,world,wire,core
 TESTS        := core wire world sim master agent api batch cli cluster
-TEST_LIBS    := -lgtest -lgtest_main -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
+TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
 define test
@@ -201,11 +205,11 @@ $(B)/tests/tools/%: tests/tools/%.c
 	$(Q)$(CC) -std=gnu11 -Wall -Wextra -O2 -static $< -o $@
 
 check: all $(TEST_BINS) $(TOOL_BINS) lint
-	$(Q)B=$(B) T='$(T)' sh tests/run.sh $(TEST_BINS)
+	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
 check-mutants: all $(TEST_BINS) $(TOOL_BINS)
-	$(Q)B=$(B) bash tests/mutants.sh
+	$(Q)B=$(B) M='$(M)' bash tests/mutants.sh
 soak: all $(TEST_BINS) $(TOOL_BINS)
-	$(Q)B=$(B) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
+	$(Q)B=$(B) SAN=$(SAN) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
 BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/bench/*_bench.cc))
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(MODULES)) $(B)/libbourse.so
 	@mkdir -p $(@D)
@@ -241,11 +245,12 @@ format:
 lint: check-headers
 	$(Q)B=$(B) sh .ci/lint.sh
 tidy: | $(GEN)
-	$(Q)B=$(B) sh .ci/lint.sh --tidy '$(all_cpp) -std=c++20'
+	$(Q)B=$(B) sh .ci/lint.sh --tidy '$(subst ',,$(all_cpp)) -std=c++20'
 
 # --- install ---------------------------------------------------------------------------------------------------------------
 install: all
 	$(Q)$(foreach p,$(PROGS),$(INSTALL) -D -m 755 $(B)/bin/$(call field,$(p),1) $(DESTDIR)$(call field,$(p),3)/$(call field,$(p),1) &&) true
+	$(Q)ln -sf bourse $(DESTDIR)$(BINDIR)/bourse-rsh
 	$(Q)$(INSTALL) -D -m 755 $(CAPI) $(DESTDIR)$(LIBDIR)/$(notdir $(CAPI))
 	$(Q)ln -sf $(notdir $(CAPI)) $(DESTDIR)$(LIBDIR)/libbourse.so.$(SOMAJOR) && ln -sf libbourse.so.$(SOMAJOR) $(DESTDIR)$(LIBDIR)/libbourse.so
 	$(Q)for h in frameworks/api/include/bourse/*.h plugins/include/bourse/*.h; do [ ! -e "$$h" ] || $(INSTALL) -D -m 644 $$h $(DESTDIR)$(INCLUDEDIR)/bourse/$${h##*/}; done

@@ -6,7 +6,7 @@ files=$(git ls-files -co --exclude-standard '*.cc' '*.h' '*.c' 2>/dev/null)
 [ -n "$files" ] || files=$(find common master agent frameworks plugins tests -name '*.cc' -o -name '*.h' -o -name '*.c')
 
 if [ "${1:-}" = --tidy ]; then
-  changed=$(git diff --name-only --diff-filter=d HEAD~1 -- '*.cc' 2>/dev/null)
+  changed=$({ git diff --name-only --diff-filter=d HEAD~1 -- '*.cc'; git ls-files -o --exclude-standard -- '*.cc'; } 2>/dev/null)
   [ -n "$changed" ] || { echo "tidy: nothing changed"; exit 0; }
   # shellcheck disable=SC2086
   clang-tidy --quiet $changed -- $2 || fail=1

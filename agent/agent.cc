@@ -1,6 +1,8 @@
 #include "agent/agent.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -51,6 +53,17 @@ struct Agent::Impl {
   std::map<std::string, Inventory> probed;
   std::set<FrameworkId> removed;  // Welcome said so: their streams go with their last slice
 
+  // What waits for a record: a slice that is carved, or a task that is started, without a record of it would be unknown to the next
+  // life, which would give the same resources away again. See "Two kinds of append".
+  struct Waiting {
+    Ticket ticket = 0;
+    std::vector<HostAction> host;
+    std::vector<Send> sends;  // of later steps without records: they may tell what this record says
+  };
+  std::deque<Waiting> waiting;  // one for each step whose records are not known to be safe
+  Ticket repair = 0;            // the step whose snapshot, when safe, makes the checkpoint whole again
+  Duration muted{0};            // since when
+
   AgentHello hello() const {
     AgentHello h;
     h.agent = options.id;
@@ -67,6 +80,11 @@ struct Agent::Impl {
   void say_hello(Turn& t) {
     session.begin(t.now, t.out);
     slices.farewell(t);
+  }
+
+  void renew_stream(Turn& t, StreamId stream) {
+    if (stream != streams.stream()) tasks.renumber(streams.renew(stream));
+    identity(t);
   }
 
   void identity(Turn& t) { t.record(IdentityRecord{options.boot_id, streams.stream(), session.cluster()}); }
@@ -100,7 +118,7 @@ struct Agent::Impl {
       std::visit(Overloaded{
                      [&](const IdentityRecord& r) {
                        boot_id = r.boot_id;
-                       streams.set_stream(r.stream);
+                       if (r.stream != streams.stream()) tasks.renumber(streams.renew(r.stream));
                        session.restore_cluster(r.cluster);
                        restored = true;
                      },
@@ -117,15 +135,13 @@ struct Agent::Impl {
                  record);
     }
     if (!restored) {
-      streams.set_stream(StreamId(event.incarnation.value));  // never used before: incarnations only grow
-      identity(t);
+      renew_stream(t, StreamId(event.incarnation.value));  // never used before: incarnations only grow
     }
     slices.restored(t);
     tasks.restored(t);
     if (restored && boot_id != options.boot_id) {
       t.out.log(log_text(LogLevel::kWarn, "host_rebooted", {{"tasks", std::to_string(tasks.active().size())}}));
       reboot(t);
-      identity(t);
     }
     for (const std::string& probe : options.probes) {
       probing.insert(probe);
@@ -134,6 +150,7 @@ struct Agent::Impl {
   }
 
   void reboot(Turn& t) {
+    if (!hooks::mutant("agent.stream_outlives_reboot")) renew_stream(t, StreamId(session.incarnation().value));
     tasks.reboot(t);
     std::vector<SliceId> before;
     for (const auto& [id, slice] : slices.all()) before.push_back(id);
@@ -155,7 +172,7 @@ struct Agent::Impl {
     all.version = inventory.inventory().version.next();
     inventory.set(std::move(all));
     if (!session.begun()) {
-      say_hello(t);
+      if (!book.suspended()) say_hello(t);
     } else {
       t.say(InventoryUpdate{inventory.inventory()});
     }
@@ -297,6 +314,7 @@ struct Agent::Impl {
     const SliceId slice{FrameworkId(key.name), key.a};
     switch (static_cast<AgentTimer>(key.kind)) {
       case AgentTimer::kHello:
+        if (book.suspended()) break;
         session.hello_due(t.now, t.out);
         slices.farewell(t);
         break;
@@ -328,22 +346,75 @@ struct Agent::Impl {
         break;
       }
       case AgentTimer::kRepair:
-        repair(t);
+        repair_due(t);
         break;
     }
   }
 
-  void on(Turn&, const Durable&) {}
-  // What those records said is true in memory, and what depended on them was not sent: write everything anew, say hello anew.
-  void on(Turn& t, const AppendFailed& event) {
-    t.out.log(log_text(LogLevel::kError, "checkpoint_failed", {{"reason", event.reason}, {"then", "retrying in 5s"}}));
-    t.out.arm(timer_key(AgentTimer::kRepair), kRepairAfter);
-  }
-  void repair(Turn& t) {
-    book.snapshot(t.out, everything());
+  void on(Turn& t, const Durable& event) {
+    while (!waiting.empty() && waiting.front().ticket <= event.ticket) {
+      Waiting& done = waiting.front();
+      if (!book.suspended()) {
+        std::move(done.host.begin(), done.host.end(), std::back_inserter(t.out.host));
+        std::move(done.sends.begin(), done.sends.end(), std::back_inserter(t.out.sends));
+      }
+      waiting.pop_front();
+    }
+    if (repair == 0 || event.ticket != repair) return;
+    repair = 0;
+    if (book.missed()) return write_all(t);  // more has happened meanwhile
+    book.resume();
+    t.out.disarm(timer_key(AgentTimer::kRepair));
+    t.out.log(log_text(LogLevel::kInfo, "checkpoint_whole", {{"then", "saying hello again"}}));
     tasks.host_retry(t);
     slices.resume_host(t);
-    if (session.begun()) say_hello(t);
+    if (inventory.known()) say_hello(t);
+  }
+  // What those records said is true in memory, and nothing that depended on them has left. Nothing else may leave either, nor be
+  // appended behind the gap, before a snapshot of everything is safe; then a hello tells all of it. Tasks go on meanwhile.
+  void on(Turn& t, const AppendFailed& event) {
+    while (!waiting.empty() && waiting.front().ticket <= event.ticket) waiting.pop_front();
+    for (Waiting& later : waiting) later.sends.clear(), later.host.clear();
+    if (event.ticket == repair) repair = 0;
+    if (!book.suspended()) {
+      book.suspend();
+      session.mute(t.out);
+      muted = t.now.mono;
+      t.out.log(log_text(LogLevel::kError, "checkpoint_failed",
+                         {{"reason", event.reason}, {"then", "silent until it can be written; trying every 5s"}}));
+    }
+    t.out.arm(timer_key(AgentTimer::kRepair), kRepairAfter);
+  }
+  void write_all(Turn& t) {
+    book.snapshot(t.out, everything());
+    repair = t.out.ticket;
+  }
+  void repair_due(Turn& t) {
+    // The leader has not heard us for its whole patience: our tasks with a lease may be given away.
+    if (options.fence_without_leader && session.peer_timeout() > Duration(0) && t.now.mono - muted >= session.peer_timeout())
+      tasks.fence(t);
+    if (repair == 0) write_all(t);
+    t.out.arm(timer_key(AgentTimer::kRepair), kRepairAfter);
+  }
+
+  static bool needs_record(const HostAction& action) {
+    return std::holds_alternative<CarveSlice>(action) || std::holds_alternative<StartTask>(action);
+  }
+  // At the end of a step: keeps back what must not happen yet.
+  void hold_back(Actions& out) {
+    if (hooks::mutant("agent.acts_before_record")) return;
+    const bool records = !out.appends.empty() || !out.compact.empty();
+    if (records) waiting.push_back({out.ticket, {}, {}});
+    if (waiting.empty() && !book.suspended()) return;
+    std::vector<HostAction> now, later;
+    for (HostAction& action : out.host) (needs_record(action) ? later : now).push_back(std::move(action));
+    out.host = std::move(now);
+    if (book.suspended()) return;  // asked for again when the checkpoint is whole
+    Waiting& last = waiting.back();
+    std::move(later.begin(), later.end(), std::back_inserter(last.host));
+    if (records) return;  // the driver holds this step's sends
+    std::move(out.sends.begin(), out.sends.end(), std::back_inserter(last.sends));
+    out.sends.clear();
   }
 
   void on(Turn& t, const Reload&) { t.out.log(log_text(LogLevel::kInfo, "reloaded", {})); }
@@ -359,7 +430,9 @@ void Agent::step(Time now, const Event& event, Actions& out) {
   if (a.dead) return;
   Turn turn{now, out, a.book, a.session};
   std::visit([&](const auto& e) { a.on(turn, e); }, event);
-  if (!a.dead && a.book.wants_snapshot()) a.book.snapshot(out, a.everything());
+  if (a.dead) return;
+  if (a.book.wants_snapshot()) a.book.snapshot(out, a.everything());
+  a.hold_back(out);
 }
 
 Agent::View Agent::view() const {

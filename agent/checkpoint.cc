@@ -289,6 +289,10 @@ Result<std::vector<CheckpointRecord>> decode_checkpoint(std::string_view snapsho
 
 void Checkpoint::add(Actions& out, const CheckpointRecord& record) {
   if (hooks::mutant("agent.no_checkpoint")) return;
+  if (suspended_) {
+    missed_ = true;
+    return;
+  }
   std::string bytes = encode_record(record);
   ++since_;
   bytes_ += bytes.size();
@@ -300,6 +304,7 @@ void Checkpoint::snapshot(Actions& out, const std::vector<CheckpointRecord>& rec
   out.compact = encode_snapshot(records);
   snapshot_bytes_ = out.compact.size();
   since_ = bytes_ = 0;
+  missed_ = false;
 }
 
 void Checkpoint::restored(std::size_t snapshot_bytes, std::size_t records, std::size_t bytes) {

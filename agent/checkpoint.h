@@ -99,16 +99,26 @@ std::string encode_snapshot(const std::vector<CheckpointRecord>& records);
 Result<std::vector<CheckpointRecord>> decode_checkpoint(std::string_view snapshot, const std::vector<std::string>& records);
 
 // Appends records of one step, and knows when the log has grown enough to be replaced by a snapshot.
+//
+// After a failed append the log lacks a record, and what follows a gap means nothing: nothing is appended until a snapshot of
+// everything is safe. See Agent::Impl on AppendFailed.
 class Checkpoint {
  public:
   void add(Actions& out, const CheckpointRecord& record);
-  [[nodiscard]] bool wants_snapshot() const { return since_ > kRecordsMin && bytes_ > 2 * snapshot_bytes_ + kBytesMin; }
+  [[nodiscard]] bool wants_snapshot() const {
+    return !suspended_ && since_ > kRecordsMin && bytes_ > 2 * snapshot_bytes_ + kBytesMin;
+  }
   void snapshot(Actions& out, const std::vector<CheckpointRecord>& records);
+  void suspend() { suspended_ = true; }
+  void resume() { suspended_ = false; }
+  [[nodiscard]] bool suspended() const { return suspended_; }
+  [[nodiscard]] bool missed() const { return missed_; }  // records that came since the last snapshot(), while suspended
   void restored(std::size_t snapshot_bytes, std::size_t records, std::size_t bytes);
 
  private:
   static constexpr std::size_t kRecordsMin = 2'000, kBytesMin = 1024 * 1024;
   std::size_t since_ = 0, bytes_ = 0, snapshot_bytes_ = 0;
+  bool suspended_ = false, missed_ = false;
 };
 
 }  // namespace bourse

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <map>
+#include <utility>
 
 #include "common/core/hooks.h"
 #include "common/world/files.h"
@@ -22,6 +24,11 @@ constexpr Duration kConnectFirst = milliseconds(5), kConnectMost = milliseconds(
 constexpr Duration kKeeperAgain = seconds(3);  // a keeper that nobody can reach by then is started anew
 constexpr Duration kEndPoll = milliseconds(20);
 constexpr std::uint32_t kPacketsATurn = 256;
+// The launcher has no hurry to forget: what is told with a start that follows costs it no wake-up of its own.
+constexpr Duration kForgetWithin = milliseconds(50);
+constexpr std::size_t kForgetsMax = 64;
+constexpr Duration kUserKept = seconds(10);  // an account that was found; the launcher looks again with its own patience
+constexpr std::size_t kUsersKeptMax = 1024;
 
 Inventory isolation_inventory(const launcher::State& state) {
   Inventory inventory;
@@ -99,7 +106,11 @@ struct Host::Impl {
   bool ending = false, told = false;
   Duration wait = kConnectFirst, keeper_at{-1};
   launcher::State state;
-  std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);  // outlives us in what was deferred
+  std::vector<launcher::StartedTask> begun;  // in this turn: the end of a short task may have come with it
+  std::vector<TaskKey> forgets;              // to be sent; lost with the connection, for the launcher then tells the ends again
+  Reactor::TimerId forget_timer = 0;
+  std::map<std::pair<std::string, std::uint32_t>, Duration> users;  // accounts that exist, and until when that is believed
+  std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);      // outlives us in what was deferred
 
   Impl(Reactor& r, HostOptions o, Post p, KnownSlices k, ArtifactStore a)
       : reactor(r), options(std::move(o)), post(std::move(p)), known(std::move(k)), artifacts(std::move(a)) {}
@@ -107,6 +118,7 @@ struct Host::Impl {
     *self = nullptr;
     if (watch != 0) reactor.unwatch(watch);
     if (timer != 0) reactor.cancel(timer);
+    if (forget_timer != 0) reactor.cancel(forget_timer);
   }
 
   // --- connection ----------------------------------------------------------------------------------------------------
@@ -161,6 +173,7 @@ struct Host::Impl {
     channel.close();
     const bool was_ready = ready;
     ready = false;
+    forgets.clear();
     if (ending) return;
     log_event(LogLevel::kWarn, "launcher_connection_lost", {{"reason", why}, {"then", "reconnecting"}});
     if (was_ready) post(LauncherLost{});
@@ -184,18 +197,27 @@ struct Host::Impl {
       if (auto flushed = channel.flush(); !flushed) return lost(flushed.error().text());
       if (!channel.waiting()) reactor.rearm(watch, EPOLLIN);
     }
+    const auto alive = self;
+    std::string why;
     for (std::uint32_t i = 0; i < kPacketsATurn && channel.open(); ++i) {
       auto packet = channel.receive();
       if (!packet) {
-        if (packet.error().code() == Code::kBusy) return;
+        if (packet.error().code() == Code::kBusy) break;
         if (packet.error().code() == Code::kCorrupt) {
           log_event(LogLevel::kWarn, "launcher_packet", {{"reason", packet.error().text()}, {"then", "ignoring it"}});
           continue;
         }
-        return lost(packet.error().text());
+        why = packet.error().text();
+        break;
       }
       std::visit([this](auto& p) { receive(p); }, *packet);
+      if (*alive == nullptr) return;
     }
+    for (const launcher::StartedTask& p : std::exchange(begun, {})) {
+      post(TaskStarted{p.task, p.pid});
+      if (*alive == nullptr) return;
+    }
+    if (!why.empty()) lost(why);
   }
 
   // --- from the launcher -----------------------------------------------------------------------------------------------
@@ -221,9 +243,12 @@ struct Host::Impl {
   }
   void receive(launcher::Prepared& p) { post(SliceCarved{p.slice, p.error}); }
   void receive(launcher::Released& p) { post(SliceErased{p.slice}); }
-  void receive(launcher::StartedTask& p) { post(TaskStarted{p.task, p.pid}); }
+  void receive(launcher::StartedTask& p) { begun.push_back(std::move(p)); }
   void receive(launcher::StartFailed& p) { post(TaskStartFailed{p.task, p.reason}); }
-  void receive(launcher::Ended& p) { post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak}); }
+  void receive(launcher::Ended& p) {
+    std::erase_if(begun, [&p](const launcher::StartedTask& one) { return one.task == p.task; });  // its end says all
+    post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak});
+  }
   template <class Other>
   void receive(Other&) {
     log_event(LogLevel::kWarn, "launcher_packet", {{"reason", "a packet that only the agent sends"}, {"then", "ignoring it"}});
@@ -241,16 +266,37 @@ struct Host::Impl {
     if (ready) (void)send(launcher::Signal{a.task, a.signal, a.whole});
   }
   void act(const ForgetTask& a) {
-    if (ready) (void)send(launcher::Forget{a.task});
+    if (!ready) return;
+    forgets.push_back(a.task);
+    if (forgets.size() >= kForgetsMax) return send_forgets();
+    if (forget_timer != 0) return;
+    forget_timer = reactor.after(kForgetWithin, [this] {
+      forget_timer = 0;
+      send_forgets();
+    });
+  }
+  void send_forgets() {
+    for (const TaskKey& task : std::exchange(forgets, {}))
+      if (ready) (void)send(launcher::Forget{task});
+  }
+  Result<> known_user(const TaskSpec& spec) {
+    const Duration now = real_time().mono;
+    const std::pair key(spec.user, spec.uid);
+    if (const auto it = users.find(key); it != users.end() && now < it->second) return {};
+    BOURSE_TRY(check_user(spec.user, spec.uid));
+    if (users.size() >= kUsersKeptMax) users.clear();
+    users[key] = now + kUserKept;
+    return {};
   }
   void act(const StartTask& a) {
     if (!ready) return;
     hooks::crash_point("agent.after_append");
     launcher::Start start{a.task, a.slice, a.spec};
-    if (auto user = check_user(start.spec.user, start.spec.uid); !user) return post(TaskStartFailed{a.task, user.error().text()});
+    if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text()});
     if (auto resolved = artifacts.resolve(start.spec); !resolved) return post(TaskStartFailed{a.task, resolved.error().text()});
     hooks::crash_point("agent.before_start");
     const auto sent = send(launcher::Packet(std::move(start)));
+    send_forgets();
     // Gone: it is asked for again when the launcher is back. Too large or too slow: that would not help.
     if (!sent && sent.error().code() != Code::kGone) return post(TaskStartFailed{a.task, sent.error().text()});
     hooks::crash_point("agent.after_start");

@@ -200,6 +200,7 @@ Result<> run(const Arguments& arguments) {
 
   w.link = std::make_unique<MasterLink>(w.context, w.reactor, config.list("cluster", "masters"), keys.own ? &*keys.own : nullptr,
                                         keys.server);
+  w.link->on_lost([&w] { w.driver->post(PeerLost{kMasterPeer}); });
   w.link->on_message([&w, &arguments, &id](Message message) {
     const bool welcome = std::holds_alternative<Welcome>(message.body);
     w.driver->post(Received{kMasterPeer, {}, std::move(message)});
@@ -247,7 +248,9 @@ int main(int argc, char** argv) {
   app.add_option("--state", arguments.state, "Directory of the checkpoint (default: agent.state)");
   app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when the master has answered");
   app.set_version_flag("--version", "bourse-agent " BOURSE_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
   const auto result = bourse::run(arguments);
   if (result) return 0;
   std::fprintf(stderr, "bourse-agent: %s\n", result.error().text().c_str());

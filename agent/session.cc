@@ -104,6 +104,14 @@ void AgentSession::lost(Time, Actions& out, const char* why) {
   out.arm(timer_key(AgentTimer::kHello), back_off());
 }
 
+void AgentSession::mute(Actions& out) {
+  if (phase_ == Phase::kIdle) return;
+  phase_ = Phase::kBackOff;
+  hellos_ = 0;
+  out.disarm(timer_key(AgentTimer::kHeartbeat));
+  out.disarm(timer_key(AgentTimer::kHello));
+}
+
 AgentSession::Tick AgentSession::hello_due(Time now, Actions& out) {
   if (phase_ == Phase::kHello && hellos_ >= kHellosPerMaster) {
     lost(now, out, "no answer to hello");

@@ -42,6 +42,9 @@ class AgentSession {
   bool welcome(Time now, Actions& out, const Welcome& welcome);
   void refused(Time now, Actions& out, const Refused& refused);
   void lost(Time now, Actions& out, const char* why);  // leaves this master
+  // Says nothing until begin(): what it would say may not be on record. For the master it is silent, and after a while unreachable.
+  void mute(Actions& out);
+  [[nodiscard]] Duration peer_timeout() const { return peer_timeout_; }
   enum class Tick { kNothing, kLost };
   Tick hello_due(Time now, Actions& out);
   Tick heartbeat_due(Time now, Actions& out);

@@ -7,6 +7,26 @@
 
 namespace bourse {
 
+StatusStreams::Renumbered StatusStreams::renew(StreamId stream) {
+  Renumbered renumbered;
+  stream_ = stream;
+  for (auto& [framework, s] : streams_) {
+    std::vector<Sequence>& kept = renumbered[framework];
+    std::deque<Entry> ends;
+    for (std::size_t i = 0; i < s.unacked.size(); ++i) {
+      if (!is_terminal(s.unacked[i].status.state)) continue;
+      kept.push_back(Sequence(s.acked + 1 + i));
+      ends.push_back(std::move(s.unacked[i]));
+    }
+    const bool timer = s.timer;
+    s = Stream{};
+    s.timer = timer;
+    s.unacked = std::move(ends);
+    s.sent = s.released = s.last();  // as if restored
+  }
+  return renumbered;
+}
+
 Sequence StatusStreams::add(Turn& turn, const FrameworkId& framework, const SliceId& slice, const TaskStatus& status,
                             Sequence previous) {
   Stream& s = streams_[framework];

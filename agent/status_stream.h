@@ -23,8 +23,12 @@ class StatusStreams {
   static constexpr Duration kKeep = std::chrono::hours(8 * 24);  // longer than the default failover_timeout
 
   explicit StatusStreams(AgentId agent) : agent_(std::move(agent)) {}
-  void set_stream(StreamId stream) { stream_ = stream; }
   [[nodiscard]] StreamId stream() const { return stream_; }
+  // The host went down, perhaps with sequences that were sent and of which no record is left: they must not be used again. A
+  // new stream begins with the ends that are not acknowledged, from 1; all else of before is obsolete, for nothing runs any more.
+  // Answers each framework's old sequences in their new order. A restored IdentityRecord with another stream does the same.
+  using Renumbered = std::map<FrameworkId, std::vector<Sequence>>;
+  Renumbered renew(StreamId stream);
 
   // Adds an entry and answers its sequence; 0 when the stream is full. `previous` is the task's entry before (0: none): where
   // that is not terminal and was never sent, the new one takes its place.
@@ -63,7 +67,7 @@ class StatusStreams {
     std::uint64_t released = 0;  // may leave up to here
     std::uint64_t window = kWindow;
     Duration progress{0};
-    Duration gone_back{0};       // when an acknowledgement of nothing new last sent us back
+    Duration gone_back{0};  // when an acknowledgement of nothing new last sent us back
     bool timer = false;
     [[nodiscard]] std::uint64_t last() const { return acked + unacked.size(); }
   };

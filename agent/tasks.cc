@@ -115,6 +115,7 @@ void TaskTable::start(Turn& turn, Task& task) {
   }
   task.phase = Phase::kStarting;
   task.ran = true;
+  task.started_mono = turn.now.mono;  // asked for; until its start is told
   TaskSpec spec = *task.spec;
   add_environment(turn, task, spec);
   turn.host(StartTask{task.key, task.slice, std::move(spec)});
@@ -388,10 +389,11 @@ void TaskTable::ended(Turn& turn, const TaskEnded& event) {
     if (streams_.acked(task->key.framework, task->last_sequence)) turn.host(ForgetTask{event.task});
     return;
   }
-  if (task->phase != Phase::kRunning) {  // its start was never heard of: it ran between two lives of this agent
+  if (task->phase != Phase::kRunning) {  // so short that only its end is told; or it ran between two lives of this agent
+    const bool asked = task->phase == Phase::kStarting && task->started_mono > Duration(0);
     task->phase = Phase::kRunning;
     task->ran = true;
-    task->started_wall = turn.now.wall;
+    task->started_wall = turn.now.wall - (asked ? turn.now.mono - task->started_mono : Duration(0));
   }
   TaskStatus status = status_of(*task, TaskState::kUnknownExit);
   status.cpu = event.cpu;

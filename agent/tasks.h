@@ -57,6 +57,7 @@ class TaskTable {
   void restore(const TombstoneRecord& record);
   void restore_acked(const FrameworkId& framework, const std::vector<StatusStreams::Acked>& acked);
   void restored(Turn& turn);
+  void renumber(const StatusStreams::Renumbered& renumbered);
   void snapshot_tasks(std::vector<CheckpointRecord>& out) const;
   void snapshot_tombstones(std::vector<CheckpointRecord>& out) const;
 

@@ -41,6 +41,7 @@ void TaskTable::restore(const StatusRecord& record) {
   if (task == nullptr) {
     if (!terminal) return;
     task = &insert(key, record.slice);  // refused, or a snapshot's
+    task->ran = true;                   // perhaps: the host must forget it in any case
   }
   task->last_sequence = record.sequence;
   if (!terminal) return;
@@ -77,6 +78,19 @@ void TaskTable::restore_acked(const FrameworkId& framework, const std::vector<St
       erase({framework, oldest});
     }
   }
+}
+
+// Those that are not in the new stream need no acknowledgement: Sequence 0 counts as acknowledged.
+void TaskTable::renumber(const StatusStreams::Renumbered& renumbered) {
+  std::map<std::pair<FrameworkId, Sequence>, Sequence> now;
+  for (const auto& [framework, old] : renumbered)
+    for (std::size_t i = 0; i < old.size(); ++i) now[{framework, old[i]}] = Sequence(i + 1);
+  const auto renew = [&](const FrameworkId& framework, Sequence& sequence) {
+    const auto found = now.find({framework, sequence});
+    sequence = found == now.end() ? Sequence{} : found->second;
+  };
+  for (auto& [key, task] : tasks_) renew(key.framework, task.last_sequence);
+  for (auto& [key, sequence] : never_) renew(key.framework, sequence);
 }
 
 void TaskTable::restored(Turn& turn) {

@@ -130,6 +130,19 @@ std::uint32_t gang_need(const LineRow& line) {  // units still missing until the
   return all > line.offered ? static_cast<std::uint32_t>(all - line.offered) : 0;
 }
 
+// A gang is slices on several agents: of each gang that the line still wants, at most one slice on one agent. Where the whole
+// cluster has fewer agents than a gang has slices, some must share.
+std::uint32_t gang_room(House& h, AgentIx agent, const FrameworkRow& row, const LineRow& line) {
+  if (line.want.gang_min <= 1 || h.agents.size() < line.want.gang_min) return UINT32_MAX;
+  const std::uint64_t left = line.want.count > line.accepted ? line.want.count - line.accepted : 0;
+  std::uint64_t room = (left + line.want.gang_min - 1) / line.want.gang_min;
+  for (const std::uint64_t id : row.offers) {
+    const OfferRow& offer = h.offers.open.at(id);
+    if (offer.agent == agent && offer.line == line.want.id) room -= std::min(room, offer.units);
+  }
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(room, UINT32_MAX));
+}
+
 }  // namespace
 
 std::uint32_t Allocator::give(House& h, AgentIx agent, FrameworkIx ix, LineRow& line, std::uint32_t limit, GangId reservation,
@@ -142,6 +155,8 @@ std::uint32_t Allocator::give(House& h, AgentIx agent, FrameworkIx ix, LineRow& 
     amount = account.free;
   } else {
     const Labels& labels = h.agents.at(agent).labels;
+    limit = std::min(limit, gang_room(h, agent, h.frameworks.at(ix), line));
+    if (limit == 0) return 0;
     units = count_fits(line.want.shape, account.free, account.total, labels, std::min(limit, line.unmet()));
     if (units > 0) units = carve_units(line.want.shape, account.free, account.total, labels, units, amount);
     if (units == 0) return 0;
@@ -249,7 +264,9 @@ std::vector<Allocator::Fit> Allocator::search(House& h, const FrameworkRow& row,
       ++h.counters.agents_examined;
       if (it->mem < shape.mem.value || !may_offer(h, row, line.want.id, it->agent)) continue;
       const Account& account = h.ledger.account(it->agent);
-      const auto want = static_cast<std::uint32_t>(std::min<std::uint64_t>(enough - sum, UINT32_MAX));
+      const auto want = std::min(static_cast<std::uint32_t>(std::min<std::uint64_t>(enough - sum, UINT32_MAX)),
+                                 gang_room(h, it->agent, row, line));
+      if (want == 0) continue;
       const std::uint32_t units = line.wildcard
                                       ? (account.free.empty() ? 0 : 1)
                                       : count_fits(shape, account.free, account.total, h.agents.at(it->agent).labels, want);

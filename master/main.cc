@@ -42,7 +42,6 @@ struct World {
   std::unique_ptr<Driver> driver;
   std::map<PeerId, Duration> complained;  // undecodable frames: when last logged
   std::uint64_t wire_errors = 0;
-  bool ready = false;
 };
 
 void set_level(const Config& config) {
@@ -184,10 +183,11 @@ Result<> run(const Arguments& arguments) {
   w.content = {};
   log_event(LogLevel::kInfo, "listening", {{"endpoint", w.listener->endpoint()}, {"keys", keyed ? directory : "none"}});
   // Ready is when it leads: a peer that says hello earlier waits for nothing but the flush of one record.
-  while (w.reactor.turn(seconds(1))) {
-    if (w.ready || w.master->epoch().value == 0) continue;
-    w.ready = true;
+  bool going = true;
+  while (going && w.master->epoch().value == 0) going = w.reactor.turn(Duration::max());
+  if (going) {
     announce_ready(arguments.ready_fd);
+    w.reactor.run();
   }
   if (w.master->epoch().value == 0) return Error(Code::kIo, "stopped before it could lead; the log says why");
   return {};
@@ -206,7 +206,9 @@ int main(int argc, char** argv) {
   app.add_option("--state", arguments.state, "Directory of the registry (default: master.state)");
   app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when this master leads");
   app.set_version_flag("--version", "bourse-master " BOURSE_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
   const auto result = bourse::run(arguments);
   if (result) return 0;
   std::fprintf(stderr, "bourse-master: %s\n", result.error().text().c_str());

@@ -6,35 +6,40 @@ set -u
 B=${B:-build/release}
 T=${T:-}
 export B BOURSE_BIN="$PWD/$B/bin"
+case "${SAN:-}" in *thread*) export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ;; esac
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 passed=0 failed=0 skipped=0
 
 for bin in "$@"; do
   name=${bin##*/}
-  "$bin" --gtest_brief=0 --gtest_color=no ${T:+--gtest_filter="*$T*"} >"$out/log" 2>&1
+  began=$(date +%s)
+  timeout "${TEST_TIMEOUT:-1200}" "$bin" --gtest_brief=0 --gtest_color=no ${T:+--gtest_filter="*$T*"} >"$out/log" 2>&1
   rc=$?
   ok=$(grep -c '^\[       OK \]' "$out/log")
   bad=$(grep -cE '^\[  FAILED  \] .* \([0-9]+ ms\)$' "$out/log")
   skip=$(grep -cE '^\[  SKIPPED \] .* \([0-9]+ ms\)$' "$out/log")
   if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then bad=1; echo "tests/$name ended with status $rc"; tail -40 "$out/log"; fi
+  if [ -z "$T" ] && [ $((ok + bad + skip)) = 0 ]; then bad=1; echo "tests/$name ran no test"; fi
   if [ "$bad" != 0 ]; then grep -vE '^\[( RUN      |       OK )\]' "$out/log" | tail -120; fi
   if [ "$skip" != 0 ]; then grep -B3 -E '^\[  SKIPPED \] .* \([0-9]+ ms\)$' "$out/log" | grep -v '^\[ RUN'; fi
   passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
-  printf '%-10s %5d passed %3d failed %3d skipped\n' "$name" "$ok" "$bad" "$skip"
+  printf '%-40s %5d passed %3d failed %3d skipped %5d s\n' "$name" "$ok" "$bad" "$skip" $(($(date +%s) - began))
 done
 
 for script in tests/*/*.test; do
   [ -e "$script" ] || continue
   case "$script" in *"$T"*) ;; *) continue ;; esac
+  began=$(date +%s)
   timeout "${TEST_TIMEOUT:-600}" bash "$script" >"$out/log" 2>"$out/err"
   rc=$?
   ok=$(grep -c '^ok - ' "$out/log") bad=$(grep -c '^not ok - ' "$out/log") skip=$(grep -c '^skip - ' "$out/log")
   if [ "$rc" != 0 ] && [ "$bad" = 0 ]; then bad=1; echo "not ok - $script ended with status $rc"; fi
+  if [ $((ok + bad + skip)) = 0 ]; then bad=1; echo "not ok - $script said nothing"; fi
   if [ "$bad" != 0 ]; then grep -v '^ok - ' "$out/log"; tail -30 "$out/err"; fi
   [ "$skip" = 0 ] || grep '^skip - ' "$out/log"
   passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
-  printf '%-40s %5d passed %3d failed %3d skipped\n' "${script#tests/}" "$ok" "$bad" "$skip"
+  printf '%-40s %5d passed %3d failed %3d skipped %5d s\n' "${script#tests/}" "$ok" "$bad" "$skip" $(($(date +%s) - began))
 done
 
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -33,6 +33,8 @@ constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
 constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
 constexpr std::int64_t kHalfStartedMs = 10'000;  // a child of a dead launcher that has not executed by then is killed
 constexpr int kPacketsPerTurn = 64;
+constexpr std::int64_t kHoldStartedMs =
+    5;  // a start is told so much later, or with the task's end: one wake-up of the agent for both
 
 std::int64_t now_ms() {
   struct timespec now {};
@@ -210,7 +212,12 @@ Result<> Launcher::loop() {
       note(isolator_->remove_root());
       return {};
     }
-    const int n = epoll_wait(epoll_, events, 32, work_ms_);
+    int wait_ms = work_ms_;
+    if (!begun_.empty()) {
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(begun_.front().due_ms - now_ms(), 0, kHoldStartedMs));
+      wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
+    }
+    const int n = epoll_wait(epoll_, events, 32, wait_ms);
     if (n < 0 && errno != EINTR) return errno_error("epoll_wait");
     for (int i = 0; i < n; ++i) {
       const int fd = events[i].data.fd;
@@ -239,6 +246,7 @@ Result<> Launcher::loop() {
         if (const auto* task = log_->find(key); task && task->how == ExitLog::How::kRunning) not_known(key);
       }
     }
+    tell_begun();
     if (n <= 0 && work_ms_ >= 0) work();
   }
 }
@@ -256,6 +264,7 @@ void Launcher::accept_agent() {
   }
   size_buffers(fd);
   agent_ = Channel(fd);  // a new one replaces the old: the agent restarted
+  begun_.clear();        // State tells it
   struct epoll_event event {};
   event.events = EPOLLIN;
   event.data.fd = fd;
@@ -303,7 +312,20 @@ void Launcher::send(const Packet& packet) {
   epoll_ctl(epoll_, EPOLL_CTL_MOD, agent_.fd(), &event);
 }
 
+void Launcher::tell_begun() {
+  const std::int64_t now = begun_.empty() ? 0 : now_ms();
+  while (!begun_.empty() && begun_.front().due_ms <= now) {
+    send(StartedTask{begun_.front().task, begun_.front().pid});
+    begun_.pop_front();
+  }
+}
+
 void Launcher::tell(const TaskKey& key, const ExitLog::Task& task) {
+  const auto held = std::find_if(begun_.begin(), begun_.end(), [&](const Begun& one) { return one.task == key; });
+  if (held != begun_.end() && clearing_.count(key) == 0) {
+    if (task.how != ExitLog::How::kRunning) send(StartedTask{key, held->pid});
+    begun_.erase(held);
+  }
   if (task.how == ExitLog::How::kRunning) {
     send(StartedTask{key, task.pid});
   } else if (clearing_.count(key) == 0) {
@@ -397,7 +419,7 @@ void Launcher::handle(Start start) {
   record.leaf = leaf;
   log_->started(start.task, std::move(record));
   rebooted_ = false;
-  send(StartedTask{start.task, launched.pid});
+  begun_.push_back({now_ms() + kHoldStartedMs, start.task, launched.pid});
 }
 
 void Launcher::handle(const Signal& signal) {

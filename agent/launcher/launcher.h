@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -46,6 +48,7 @@ class Launcher {
   void handle(const Signal& signal);
   void handle(const Forget& forget);
   void send(const Packet& packet);
+  void tell_begun();                                         // the starts that are due
   void tell(const TaskKey& key, const ExitLog::Task& task);  // StartedTask or Ended
 
   // Ends.
@@ -73,9 +76,15 @@ class Launcher {
   std::map<SliceId, bool> releasing_;         // and whether the agent waits for Released
   std::map<TaskKey, std::int64_t> clearing_;  // its first process has ended, its leaf is being emptied; since (ms)
   std::set<TaskKey> killing_;                 // until the leaf is empty
-  std::map<int, TaskKey> watched_;            // by pidfd
-  std::map<TaskKey, int> pidfds_;             // of tasks that are not our children
-  int work_ms_ = -1;                          // next try; -1: nothing to do
+  struct Begun {
+    std::int64_t due_ms = 0;
+    TaskKey task;
+    pid_t pid = 0;
+  };
+  std::deque<Begun> begun_;         // starts not told yet, oldest first
+  std::map<int, TaskKey> watched_;  // by pidfd
+  std::map<TaskKey, int> pidfds_;   // of tasks that are not our children
+  int work_ms_ = -1;                // next try; -1: nothing to do
 };
 
 }  // namespace bourse::launcher

@@ -36,7 +36,7 @@ bool parse_inherited(std::string_view text, bourse::launcher::Inherited& out) {
 
 int usage(const std::string& why) {
   std::fprintf(stderr, "bourse-launcher: %s\n%s", why.c_str(), kUsage);
-  return 64;
+  return 2;
 }
 
 // 0, 1 and 2 are open, and what we inherited from whoever started the agent does not reach tasks.

@@ -144,6 +144,8 @@ void TaskChecker::end(const TaskKey& key, const TaskUpdate& update, Incarnation 
   if (!first) {
     at->second.life = life;
     if (ran && truth->second.vanished) return;
+    // It never ran; the record of its end went with the host's power, so the next boot cannot know better.
+    if (!ran && status.state == TaskState::kLost && status.message == "host rebooted") return;
     // A kill that crosses the end on its way finds an agent that has forgotten the task: that answer is no end.
     if (status.state == TaskState::kNeverStarted && killed_.contains(key)) return;
     const TaskStatus& before = at->second.status;

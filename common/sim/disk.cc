@@ -18,7 +18,6 @@ void Disk::append(std::vector<Append> appends, std::string compact, Done done) {
     records_.clear();
     flushed_ = 0;
     ++compactions_;
-    safety = Safety::kPower;
   } else {
     for (Append& a : appends) records_.push_back({std::move(a.record), queue_.now()});
   }

@@ -41,15 +41,10 @@ std::string_view fault_text(Fault fault) {
 }
 
 namespace {
-// Only when asked for: these break promises of today's master and agent (tests/sim has them as DISABLED_ tests).
-bool drawable(Fault fault) {
-  return fault != Fault::kHostPower && fault != Fault::kAgentDiskFull && fault != Fault::kMasterDiskFull;
-}
-
 std::vector<Fault> drawn(Rng& rng) {
   std::vector<Fault> some;
   for (int i = 0; i < static_cast<int>(Fault::kCount); ++i) {
-    if (rng.chance(400) && drawable(static_cast<Fault>(i))) some.push_back(static_cast<Fault>(i));
+    if (rng.chance(400)) some.push_back(static_cast<Fault>(i));
   }
   return some;
 }

@@ -123,6 +123,10 @@ struct Driver::Impl {
         log->append(reactor, safety, {}, std::move(done));
         return;
       }
+      if (records.empty()) {  // the snapshot is all that this step wanted on record
+        done(compacted);
+        return;
+      }
       log_event(LogLevel::kWarn, "compaction_failed",
                 {{"reason", compacted.error().text()}, {"action", "ignoring, the log grows"}});
     }

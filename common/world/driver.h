@@ -13,6 +13,7 @@
 #include "common/core/actor.h"
 #include "common/world/log_file.h"
 #include "common/world/reactor.h"
+#include "common/world/transport.h"
 
 namespace bourse {
 
@@ -51,14 +52,16 @@ void announce_ready(int ready_fd);
 
 // Connects an actor's kMasterPeer to a list of masters: decodes, encodes, goes to the next on Actions::reconnect. Used by
 // agent and client library.
-class Context;
-struct KeyPair;
 class MasterLink {
  public:
-  MasterLink(Context& context, Reactor& reactor, std::vector<std::string> endpoints, const KeyPair* keys, std::string server_key);
+  MasterLink(Context& context, Reactor& reactor, std::vector<std::string> endpoints, const KeyPair* keys, std::string server_key,
+             SocketLimits limits = {});
   ~MasterLink();
   void on_message(std::function<void(Message)> callback);  // verified; a frame that is not is counted and logged once a minute
+  // A message that cannot be queued is lost, and what follows it must not arrive without it: nothing more is sent, and on_lost is
+  // called, once and not from within send. Until next() or connect().
   void send(const Message& message);
+  void on_lost(std::function<void()> callback);
   void next();         // leave, and connect to the next in the list
   Result<> connect();  // the first
 

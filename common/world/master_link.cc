@@ -1,5 +1,7 @@
+#include <memory>
 #include <utility>
 
+#include "common/core/hooks.h"
 #include "common/wire/wire.h"
 #include "common/world/driver.h"
 #include "common/world/log.h"
@@ -21,7 +23,14 @@ struct MasterLink::Impl {
   std::uint64_t refused = 0;
   Duration complained{-kComplaintInterval};
 
-  Impl(Context& context, Reactor& reactor) : connection(context, reactor, SocketLimits{}) {}
+  Reactor& reactor;
+  std::function<void()> lost_callback;
+  bool lost = false;
+  std::uint64_t connected = 0;  // how often: what was deferred for an earlier one no longer counts
+  std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
+
+  Impl(Context& context, Reactor& r, SocketLimits limits) : connection(context, r, limits), reactor(r) {}
+  ~Impl() { *self = nullptr; }
 
   void receive(std::string_view bytes) {
     auto message = wire::decode(bytes);
@@ -38,12 +47,16 @@ struct MasterLink::Impl {
         {{"from", endpoints[at]}, {"reason", message.error().text()}, {"count", std::to_string(refused)}, {"action", "ignoring"}});
   }
 
-  Result<> open() { return connection.connect(endpoints[at], with_keys ? &keys : nullptr, server_key); }
+  Result<> open() {
+    lost = false;
+    ++connected;
+    return connection.connect(endpoints[at], with_keys ? &keys : nullptr, server_key);
+  }
 };
 
 MasterLink::MasterLink(Context& context, Reactor& reactor, std::vector<std::string> endpoints, const KeyPair* keys,
-                       std::string server_key)
-    : impl_(std::make_unique<Impl>(context, reactor)) {
+                       std::string server_key, SocketLimits limits)
+    : impl_(std::make_unique<Impl>(context, reactor, limits)) {
   BOURSE_ASSERT(!endpoints.empty(), "no master to connect to");
   impl_->endpoints = std::move(endpoints);
   impl_->server_key = std::move(server_key);
@@ -57,8 +70,18 @@ MasterLink::~MasterLink() = default;
 
 void MasterLink::on_message(std::function<void(Message)> callback) { impl_->callback = std::move(callback); }
 
-// A message that cannot be sent is lost, as any other may be: the session's own silence limit notices.
-void MasterLink::send(const Message& message) { (void)impl_->connection.send(wire::encode(message)); }
+void MasterLink::on_lost(std::function<void()> callback) { impl_->lost_callback = std::move(callback); }
+
+void MasterLink::send(const Message& message) {
+  Impl& im = *impl_;
+  if (im.lost || im.connection.send(wire::encode(message)) || hooks::mutant("master_link.full_queue_ignored")) return;
+  im.lost = true;
+  im.reactor.defer([weak = im.self, connected = im.connected] {
+    if (*weak == nullptr || (*weak)->connected != connected || !(*weak)->lost_callback) return;
+    log_event(LogLevel::kWarn, "send_queue_full", {{"to", (*weak)->endpoints[(*weak)->at]}, {"action", "connecting again"}});
+    (*weak)->lost_callback();
+  });
+}
 
 Result<> MasterLink::connect() {
   impl_->connection.close();

@@ -65,7 +65,7 @@ struct Reactor::Impl {
   std::mutex wake_mutex;
   std::vector<std::function<void()>> woken;  // guarded by wake_mutex
   bool stopped = false;
-  bool settled = false;  // wake_fd is readable for the sake of `deferred`
+  bool settled = false;  // wake_fd is readable for the sake of `deferred` or of a timer that is due
 
   Impl() {
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -127,6 +127,9 @@ struct Reactor::Impl {
     spec.it_value.tv_nsec = static_cast<long>(us % 1'000'000 * 1000);
     timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &spec, nullptr);
   }
+
+  // Of zero length, mostly: cheaper to look once more than to have the kernel tell us.
+  [[nodiscard]] bool timer_due() const { return !timers.empty() && timers.begin()->first.first <= read_clock(CLOCK_BOOTTIME); }
 
   void run_timers() {
     if (timers.empty()) return;
@@ -257,8 +260,9 @@ void Reactor::run() {
 int Reactor::fd() const { return impl_->epoll_fd; }
 
 void Reactor::settle() {
-  impl_->set_timer();
-  if (impl_->deferred.empty() || std::exchange(impl_->settled, true)) return;
+  const bool due = impl_->timer_due();
+  if (!due) impl_->set_timer();
+  if ((impl_->deferred.empty() && !due) || std::exchange(impl_->settled, true)) return;
   const std::uint64_t one = 1;
   (void)!write(impl_->wake_fd, &one, sizeof one);
 }
@@ -276,6 +280,7 @@ bool Reactor::turn(Duration max_wait) {
   } else if (max_wait < std::chrono::hours(24)) {
     timeout = static_cast<int>((std::max(max_wait, Duration{0}).count() + 999) / 1000);
   }
+  if (timeout != 0 && im.timer_due()) timeout = 0;
   if (timeout != 0) im.set_timer();
   std::array<epoll_event, kEventsPerTurn> events;  // NOLINT: filled by the kernel
   const int count = epoll_wait(im.epoll_fd, events.data(), kEventsPerTurn, timeout);

@@ -533,6 +533,7 @@ struct Connection::Impl {
     for (int handled = 0; handled < kBatchDefault; ++handled) {
       Part body;
       if (!body.take(socket)) {
+        if (early.empty()) return;
         flush_early();
         // A send in flush_early may have taken notice of new input.
         if ((socket.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0) pump_later();

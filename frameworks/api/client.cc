@@ -54,7 +54,7 @@ void Client::Impl::leave(Actions& out, Up& up, const std::string& reason) {
 void Client::Impl::finish(Phase final_phase, Actions& out) {
   phase = final_phase;
   announced = false;
-  for (std::uint32_t kind : {kHelloTimer, kHeartbeatTimer, kSilenceTimer, kOfferTimer, kFlushTimer, kRepeatTimer})
+  for (std::uint32_t kind : {kHelloTimer, kHeartbeatTimer, kSilenceTimer, kOfferTimer, kFlushTimer, kRepeatTimer, kAckTimer})
     out.disarm({kind, 0, {}});
 }
 
@@ -122,9 +122,13 @@ void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
       for (OfferId id : offers.expired(now.mono)) up.emplace_back(OfferEnded{id, OfferEnd::kExpired});
       arm_offers(now, out);
       break;
+    case kAckTimer:
+      acks_armed = false;
+      if (phase == Phase::kUp) flush(now, out);
+      break;
     case kFlushTimer:
       flush_armed = false;
-      if (phase == Phase::kUp) flush(out);
+      if (phase == Phase::kUp) flush(now, out);
       break;
     case kRepeatTimer:
       if (phase != Phase::kUp) break;
@@ -166,7 +170,7 @@ void Client::Impl::welcome(Time now, const Message& message, const Welcome& body
 }
 
 // Everything that a master, the same or another, may not have got. All of it is harmless to say twice.
-void Client::Impl::resync(Time, Actions& out) {
+void Client::Impl::resync(Time now, Actions& out) {
   if (!hooks::mutant("client.accept_not_repeated"))
     for (const auto& [sequence, accept] : offers.unanswered()) send(out, accept);
   std::map<Duration, std::vector<SliceId>> releases;
@@ -178,7 +182,7 @@ void Client::Impl::resync(Time, Actions& out) {
   for (auto& [grace, list] : releases) send(out, ReleaseSlices{std::move(list), grace});
   streams.repeat_all();
   demand_dirty = demand.has_value();
-  flush(out);
+  flush(now, out);
   for (const SliceId& slice : tasks.waiting_slices()) {  // behind its accept, or else once the slice is reported
     const SliceTable::Entry* entry = slices.find(slice.number);
     if (entry && entry->stage == SliceTable::Stage::kAsked && !slices.gang_waits(entry->gang)) send_waiting(slice, out);
@@ -191,18 +195,21 @@ void Client::Impl::resync(Time, Actions& out) {
   for (auto& [agent, list] : lost) send(out, DeclareLost{agent, options.framework, std::move(list)});
   reported.clear();
   patience.clear();
+  tasks.session_lost();  // also where the session was never left: a new leader may not know the agents yet that are asked here
   for (const AgentId& agent : agents) reconcile(agent, out);
   for (const auto& [tag, line] : explains) send(out, ExplainQuery{tag, options.framework, line});
   if (goodbye) say_goodbye(out);
 }
 
-void Client::Impl::flush(Actions& out) {
+void Client::Impl::flush(Time now, Actions& out) {
   if (demand_dirty && demand) {
     demand_dirty = false;
     Demand said = *demand;
     if (hooks::mutant("client.demand_double_counts")) said.last_accept = offers.last_accept();
     send(out, std::move(said));
   }
+  if (streams.acks_waiting()) acks_said = now.mono;
+  unsaid_acks = 0;
   for (auto& ack : streams.take_acks()) send(out, StatusAck{std::move(ack.agent), options.framework, ack.stream, ack.through});
 }
 
@@ -210,6 +217,13 @@ void Client::Impl::want_flush(Actions& out) {
   if (flush_armed || phase != Phase::kUp) return;
   flush_armed = true;
   out.arm({kFlushTimer, 0, {}}, Duration{0});
+}
+
+void Client::Impl::want_acks(Time now, Actions& out) {
+  if (++unsaid_acks >= kAckStatusesMax || now.mono >= acks_said + kAckGather) return want_flush(out);
+  if (acks_armed || phase != Phase::kUp) return;
+  acks_armed = true;
+  out.arm({kAckTimer, 0, {}}, acks_said + kAckGather - now.mono);
 }
 
 void Client::Impl::arm_offers(Time now, Actions& out) {

@@ -74,6 +74,7 @@ void Client::Impl::command(Time, const KillTask& body, Actions& out, Up& up) {
   Kill kill = body.kill;
   kill.framework = options.framework;
   TaskTable::Entry* entry = tasks.find(kill.task);
+  if (entry == nullptr && tasks.was_told(kill.task)) return;  // it has ended; this crossed the news
   if (entry && entry->waiting && kill.signal == 0) {
     never_started(entry->agent, SliceId(entry->slice), kill.task, "killed before it was sent", up);
     return;
@@ -89,8 +90,8 @@ void Client::Impl::command(Time, const KillTask& body, Actions& out, Up& up) {
   if (up_now) send(out, std::move(kill));
 }
 
-void Client::Impl::command(Time, const AckStatus& body, Actions& out, Up&) {
-  if (streams.acknowledge(body.agent, body.stream, body.through)) want_flush(out);
+void Client::Impl::command(Time now, const AckStatus& body, Actions& out, Up&) {
+  if (streams.acknowledge(body.agent, body.stream, body.through)) want_acks(now, out);
 }
 
 void Client::Impl::command(Time, const ReleaseSlice& body, Actions& out, Up& up) {
@@ -106,13 +107,16 @@ void Client::Impl::command(Time, const ReleaseSlice& body, Actions& out, Up& up)
 
 void Client::Impl::command(Time, const ReconcileTasks& body, Actions& out, Up&) {
   for (const TaskId& task : body.tasks)
-    if (!tasks.find(task)) tasks.put(task, body.agent, {}).round = round;
+    if (!tasks.find(task) && !tasks.was_told(task)) tasks.put(task, body.agent, {}).round = round;
   if (phase == Phase::kUp) reconcile(body.agent, out);
 }
 
 void Client::Impl::command(Time, const DeclareTasksLost& body, Actions& out, Up&) {
-  for (const TaskId& task : body.tasks) tasks.put(task, body.agent, {}).declared_lost = true;  // repeated until the end is told
-  if (phase == Phase::kUp) send(out, DeclareLost{body.agent, options.framework, body.tasks});
+  std::vector<TaskId> open;
+  for (const TaskId& task : body.tasks)
+    if (tasks.find(task) || !tasks.was_told(task)) open.push_back(task);
+  for (const TaskId& task : open) tasks.put(task, body.agent, {}).declared_lost = true;  // repeated until the end is told
+  if (phase == Phase::kUp && !open.empty()) send(out, DeclareLost{body.agent, options.framework, std::move(open)});
 }
 
 void Client::Impl::command(Time, const Explain& body, Actions& out, Up& up) {
@@ -127,11 +131,11 @@ void Client::Impl::command(Time, const Explain& body, Actions& out, Up& up) {
   if (phase == Phase::kUp) send(out, ExplainQuery{body.tag, options.framework, body.line});
 }
 
-void Client::Impl::command(Time, const EndSession& body, Actions& out, Up& up) {
+void Client::Impl::command(Time now, const EndSession& body, Actions& out, Up& up) {
   if (goodbye) return;
   goodbye = body.forever;
   if (phase == Phase::kUp) {
-    flush(out);
+    flush(now, out);
     say_goodbye(out);
   } else if (!body.forever) {  // silence says the same. For ever must reach a master: nothing else would end the tasks
     finish(Phase::kEnded, out);

@@ -20,8 +20,10 @@ constexpr Duration kHelloEvery = seconds(1);
 constexpr std::uint32_t kHellosPerMaster = 3;  // unanswered, then the next master is tried
 constexpr std::uint32_t kGoodbyesMax = 3;      // said, a kHelloEvery apart, until the master knows us no more
 constexpr Duration kBackOffMin = milliseconds(100), kBackOffMax = seconds(5);
-constexpr Duration kRepeatEvery = seconds(10);  // unanswered accepts, and rounds of reconciliation
-constexpr Duration kReportWait = seconds(10);   // after a Welcome, for slices to be reported; then the master judges launches
+constexpr Duration kRepeatEvery = seconds(10);     // unanswered accepts, and rounds of reconciliation
+constexpr Duration kReportWait = seconds(10);      // after a Welcome, for slices to be reported; then the master judges launches
+constexpr Duration kAckGather = milliseconds(10);  // between two acknowledgements: what comes meanwhile shares one,
+constexpr std::size_t kAckStatusesMax = 64;        // up to so many
 constexpr std::size_t kExplainsMax = 10'000;
 constexpr std::size_t kAcceptsMax = 100'000;  // unanswered
 constexpr std::size_t kAgentsMax = 1'000'000;
@@ -46,7 +48,8 @@ struct Client::Impl {
     kSilenceTimer,
     kOfferTimer,
     kFlushTimer,
-    kRepeatTimer
+    kRepeatTimer,
+    kAckTimer
   };
   using Up = std::vector<SessionEvent>;
 
@@ -59,7 +62,9 @@ struct Client::Impl {
   Duration heartbeat = seconds(5), peer_timeout = seconds(30);
   Duration last_heard{0}, welcomed{0};
   bool sent_since_tick = false;
-  bool flush_armed = false;
+  bool flush_armed = false, acks_armed = false;
+  std::size_t unsaid_acks = 0;    // statuses that the next acknowledgement covers
+  Duration acks_said{-kNoLimit};  // when the last acknowledgements left
   std::optional<Duration> offers_armed;
 
   OfferTable offers;
@@ -97,8 +102,9 @@ struct Client::Impl {
   void timer(Time now, const TimerKey& key, Actions& out, Up& up);
   void welcome(Time now, const Message& message, const Welcome& body, Actions& out, Up& up);
   void resync(Time now, Actions& out);
-  void flush(Actions& out);       // demand and acknowledgements
-  void want_flush(Actions& out);  // at the end of this turn
+  void flush(Time now, Actions& out);      // demand and acknowledgements
+  void want_flush(Actions& out);           // at the end of this turn
+  void want_acks(Time now, Actions& out);  // kAckGather after the last ones: they are cumulative, and nothing waits for them
   void arm_offers(Time now, Actions& out);
   void reconcile(const AgentId& agent, Actions& out);
   void reconcile_round(Actions& out);

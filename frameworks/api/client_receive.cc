@@ -134,13 +134,13 @@ void Client::Impl::on(Time, const SliceRevoking& body, Actions&, Up& up) {
   if (body.slice.framework == options.framework) up.emplace_back(SliceRecalled{body.slice, body.grace, body.reason});
 }
 
-void Client::Impl::on(Time, const StatusUpdate& body, Actions& out, Up& up) {
+void Client::Impl::on(Time now, const StatusUpdate& body, Actions& out, Up& up) {
   if (body.framework != options.framework) return;
   const auto verdict = streams.seen(body.agent, body.stream, body.sequence, body.first);
   if (verdict == StatusStreams::Verdict::kDeliver) {
     if (is_terminal(body.status.state)) {
-      tasks.erase(body.status.task);
-    } else {
+      tasks.told(body.status.task);
+    } else if (!tasks.was_told(body.status.task)) {
       TaskTable::Entry& entry = tasks.put(body.status.task, body.agent, body.slice);
       entry.confirmed = true;
       if (auto it = patience.find(body.agent); it != patience.end()) patience.erase(it);
@@ -155,7 +155,11 @@ void Client::Impl::on(Time, const StatusUpdate& body, Actions& out, Up& up) {
                       {"first", std::to_string(body.first.value)},
                       {"then", "waiting for the agent to send again"}}));
   }
-  if (streams.acks_waiting()) want_flush(out);
+  if (!streams.acks_waiting()) return;
+  if (verdict == StatusStreams::Verdict::kDeliver)
+    want_acks(now, out);
+  else
+    want_flush(out);
 }
 
 void Client::Impl::on(Time, const LaunchRefused& body, Actions&, Up& up) {
@@ -228,7 +232,7 @@ void Client::Impl::never_started(const AgentId& agent, const SliceId& slice, con
   update.status.task = task;
   update.status.state = TaskState::kNeverStarted;
   update.status.message = std::move(reason);
-  tasks.erase(task);
+  tasks.told(task);
   up.emplace_back(std::move(update));
 }
 

@@ -58,6 +58,9 @@ struct bourse_client {
     std::size_t at = 0;
     std::unique_ptr<bourse::Connection> connection;
     std::uint64_t refused_frames = 0;
+    bourse::SocketLimits limits;
+    bool full = false;        // a message could not be queued: nothing is sent until the next connect()
+    std::uint64_t tried = 0;  // connects so far
   } link;
   std::unique_ptr<bourse::Client> client;
   int wake_fd = -1;

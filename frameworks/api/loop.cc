@@ -30,9 +30,11 @@ int check(const bourse_client* client, bool alive) {
 
 Result<> bourse_client::connect() {
   if (!link.connection) {
-    link.connection = std::make_unique<Connection>(*context, *reactor, SocketLimits{});
+    link.connection = std::make_unique<Connection>(*context, *reactor, link.limits);
     link.connection->on_frame([this](std::string_view bytes) { frame(bytes); });
   }
+  link.full = false;
+  ++link.tried;
   link.connection->close();
   return link.connection->connect(link.endpoints[link.at], link.has_keys ? &link.keys : nullptr, link.server_key);
 }
@@ -73,8 +75,14 @@ void bourse_client::command(const SessionCommand& command) {
 
 void bourse_client::execute() {
   for (SessionEvent& event : scratch) ready.push_back(std::move(event));
-  for (const Send& send : actions.sends)
-    (void)link.connection->send(wire::encode(send.message));  // lost is lost: the session repeats
+  for (const Send& send : actions.sends) {
+    if (link.full || link.connection->send(wire::encode(send.message))) continue;
+    // What follows a lost message must not arrive without it: nothing more is sent, and the session begins anew.
+    link.full = true;
+    reactor->defer([this, tried = link.tried] {
+      if (link.tried == tried) step(PeerLost{kMasterPeer});
+    });
+  }
   for (Arm& arm : actions.arms) {
     auto [it, fresh] = timers.try_emplace(arm.key, 0);
     if (!fresh) reactor->cancel(it->second);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/core/hooks.h"
+
 namespace bourse::api {
 
 TaskTable::Entry& TaskTable::put(const TaskId& task, const AgentId& agent, const SliceId& slice) {
@@ -36,6 +38,17 @@ void TaskTable::erase(const TaskId& task) {
   }
   tasks_.erase(it);
 }
+
+void TaskTable::told(const TaskId& task) {
+  erase(task);
+  if (!told_.insert(task).second) return;
+  told_order_.push_back(task);
+  if (told_order_.size() <= kToldMax) return;
+  told_.erase(told_order_.front());
+  told_order_.pop_front();
+}
+
+bool TaskTable::was_told(const TaskId& task) const { return told_.contains(task) && !hooks::mutant("client.end_is_forgotten"); }
 
 void TaskTable::wait(const TaskId& task, Blob payload, std::string trace) {
   Entry& entry = tasks_.at(task);

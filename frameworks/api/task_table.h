@@ -29,10 +29,15 @@ class TaskTable {
     std::string trace;
   };
   static constexpr std::size_t kWaitingMax = 200'000;  // launches that wait to be sent
+  static constexpr std::size_t kToldMax = 100'000;     // ends remembered
 
   Entry& put(const TaskId& task, const AgentId& agent, const SliceId& slice);
   [[nodiscard]] Entry* find(const TaskId& task);
   void erase(const TaskId& task);
+  // Its end is told to the framework. What the framework said of it before it heard (a kill, say) must not bring it back: the agent,
+  // which has forgotten it, would tell a second end.
+  void told(const TaskId& task);
+  [[nodiscard]] bool was_told(const TaskId& task) const;
   void wait(const TaskId& task, Blob payload, std::string trace);
   Launch sent(const TaskId& task, std::string& trace);  // it is about to be: no longer waits
   [[nodiscard]] std::size_t waiting() const { return waiting_; }
@@ -51,6 +56,8 @@ class TaskTable {
   std::map<AgentId, std::set<TaskId>> by_agent_;
   std::map<SliceId, std::deque<TaskId>> waiting_by_slice_;  // in the order of launching
   std::size_t waiting_ = 0;
+  std::set<TaskId> told_;
+  std::deque<TaskId> told_order_;
 };
 
 }  // namespace bourse::api

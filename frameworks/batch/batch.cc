@@ -9,6 +9,7 @@ namespace bourse::batch {
 namespace {
 
 constexpr Duration kFlushDelay{0}, kDemandDelay = milliseconds(1), kRetryDelay = seconds(1);
+constexpr Duration kGatherEnds = milliseconds(10);  // between two flushes of ends: each is a commit
 
 }  // namespace
 
@@ -22,7 +23,8 @@ void Batch::step(Time now, const Event& event, Actions& out) {
       [&](const auto& e) {
         using E = std::decay_t<decltype(e)>;
         if constexpr (std::is_same_v<E, Started> || std::is_same_v<E, Request> || std::is_same_v<E, TimerFired> ||
-                      std::is_same_v<E, Durable> || std::is_same_v<E, AppendFailed> || std::is_same_v<E, SessionEvent>)
+                      std::is_same_v<E, Durable> || std::is_same_v<E, AppendFailed> || std::is_same_v<E, SessionEvent> ||
+                      std::is_same_v<E, PeerLost> || std::is_same_v<E, Reload>)
           on(e);
       },
       event);
@@ -39,8 +41,9 @@ bool Batch::knows(const JobSelector& job) const {
   const Job* found = const_cast<Jobs&>(jobs_).find_number(job.job.value, rank);
   if (found == nullptr) return false;
   if (!found->array) return true;
-  if (rank) return !found->array->ended().contains(*rank) || runs_.contains(job.job.value);
-  return true;
+  if (!rank && !job.indexes.empty())
+    if (const auto set = IndexSet::parse(job.indexes); set && set->size() == 1) rank = found->array->rank(set->min());
+  return !rank || !found->array->ended().contains(*rank) || runs_.contains(found->number(*rank));
 }
 
 Batch::Counts Batch::counts() const {
@@ -148,7 +151,7 @@ void Batch::on(const Started& e) {
     Job* job = jobs_.find(hint.job);
     auto agents = expand_hosts(hint.agents);
     if (job == nullptr || !agents || agents->empty()) continue;
-    Run& run = note_run(*job, hint.rank, hint.attempt);
+    Run& run = note_run(*job, hint.rank, hint.attempt, true);
     run.recovered = true;
     run.state = JobState::kRunning;
     for (std::string& agent : *agents) run.agents.emplace_back(std::move(agent));
@@ -206,15 +209,26 @@ void Batch::answer(const Asker& asker, ReplyBody body) {
 // --- records -------------------------------------------------------------------------------------------------------
 
 void Batch::flush_soon() {
+  if (flush_armed_ && flush_at_ <= now_.mono) return;
+  flush_armed_ = true;
+  flush_at_ = now_.mono + kFlushDelay;
+  out_->arm({kFlush, 0, {}}, kFlushDelay);
+}
+
+// For what nobody waits for but an acknowledgement: ends and hints. In a burst they share a flush and an acknowledgement; one
+// that comes alone, whose user may well wait, is not held up.
+void Batch::flush_later() {
   if (flush_armed_) return;
   flush_armed_ = true;
-  out_->arm({kFlush, 0, {}}, kFlushDelay);
+  flush_at_ = std::max(now_.mono, flushed_at_ + kGatherEnds);
+  out_->arm({kFlush, 0, {}}, flush_at_ - now_.mono);
 }
 
 // Appends what has gathered. Acknowledgements leave in the same step, so the driver holds them until the records are safe; a
 // step without records must not overtake one that still waits.
 void Batch::flush() {
   flush_armed_ = false;
+  flushed_at_ = now_.mono;
   for (auto& [asker, body] : early_) answer(asker, std::move(body));
   early_.clear();
   if (!retry_.empty()) return;  // the disk refused lately: the retry timer goes on
@@ -225,7 +239,12 @@ void Batch::flush() {
     now.ends.resize(kFlushRecordsMax);
     flush_soon();
   }
-  for (std::string& hint : hints_) out_->append(Safety::kProcess, std::move(hint));
+  for (const Ended& e : now.ends) {  // where a task runs is no use to the next life once it has ended
+    const Job* job = jobs_.find(e.job);
+    if (job == nullptr || e.first != e.last) continue;
+    std::erase_if(hints_, [number = job->number(e.first)](const auto& hint) { return hint.first == number; });
+  }
+  for (auto& [number, hint] : hints_) out_->append(Safety::kProcess, std::move(hint));
   hints_.clear();
   for (const Ended& e : now.ends) {
     const Job* job = jobs_.find(e.job);
@@ -245,6 +264,13 @@ void Batch::flush() {
   if (!power) return;
   for (const std::string& record : now.records) out_->append(Safety::kPower, record);
   pending_[out_->ticket] = std::move(now);
+}
+
+void Batch::wake(JobId id) {
+  Job* job = jobs_.find(id);
+  if (job == nullptr) return;
+  settle_depend(*job);
+  if ((job = jobs_.find(id)) != nullptr) qualify(*job);
 }
 
 void Batch::on(const TimerFired& e) {
@@ -267,14 +293,22 @@ void Batch::on(const TimerFired& e) {
       while (!wakes_.empty() && wakes_.begin()->first <= now_.wall) {
         const JobId id = wakes_.begin()->second;
         wakes_.erase(wakes_.begin());
-        if (Job* job = jobs_.find(id)) {
-          settle_depend(*job);
-          if ((job = jobs_.find(id)) != nullptr) qualify(*job);
-        }
+        wake(id);
       }
       if (!wakes_.empty()) wake_at_wall(wakes_.begin()->second, wakes_.begin()->first);
       return;
     }
+    case kWakeLater: {
+      while (!mono_wakes_.empty() && mono_wakes_.begin()->first <= now_.mono) {
+        const JobId id = mono_wakes_.begin()->second;
+        mono_wakes_.erase(mono_wakes_.begin());
+        wake(id);
+      }
+      if (!mono_wakes_.empty()) wake_at(mono_wakes_.begin()->second, mono_wakes_.begin()->first);
+      return;
+    }
+    case kProbePeers:
+      return probe_peers();
     case kIdleSlices: {
       idle_armed_ = false;
       std::vector<SliceId> old;
@@ -328,7 +362,7 @@ void Batch::on(const Durable& e) {
   if (!retry_.empty())
     out_->arm({kRetryAppend, 0, {}}, Duration{0});
   else if (pending_.empty())
-    flush_soon();  // acknowledgements may have waited
+    flush_later();  // acknowledgements may have waited
 }
 
 // The disk refused. New jobs are forgotten and their users told so; everything else is kept and tried again until it works.

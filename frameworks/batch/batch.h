@@ -33,7 +33,9 @@ constexpr std::uint32_t kDemandCountMax = 100'000;  // slices of one line
 constexpr std::size_t kKeysKept = 200'000;          // submission keys remembered
 constexpr std::size_t kWhysMax = 1000;              // questions to the master that wait for an answer
 constexpr std::size_t kStepsMax = 10'000;
-constexpr std::size_t kFlushRecordsMax = 5000;  // end records in one step
+constexpr std::size_t kWatchesTotalMax = 200'000;  // of all clients
+constexpr Duration kProbeEvery = seconds(60);      // is a client that waits still there?
+constexpr std::size_t kFlushRecordsMax = 5000;     // end records in one step
 
 // One run of a job or array task, from the decision to start it until its end is on record.
 struct Run {
@@ -46,10 +48,11 @@ struct Run {
   std::uint32_t layout = 0;
   GangId gang;
   JobState state = JobState::kConfiguring;
-  Duration started{0};  // wall; 0: not heard yet
-  Duration launched_wall{0};
-  Duration end_at{0};      // mono, by its limit
-  bool recovered = false;  // of an earlier life; its agent has not spoken yet
+  Duration started{0};                                 // wall; 0: not heard yet
+  Duration launched_wall{0}, launched_mono{kNoLimit};  // kNoLimit: by an earlier life
+  Duration started_mono{0};                            // when this was heard; 0: not yet
+  Duration limit{0}, end_at{0};                        // as launched; mono
+  bool recovered = false;                              // of an earlier life; its agent has not spoken yet
   bool cancelled = false, requeue_asked = false, node_failed = false;
   std::string cancel_reason;
   std::uint32_t steps = 0, next_step = 1;
@@ -69,7 +72,7 @@ class Batch final : public Actor {
   };
   [[nodiscard]] Counts counts() const;
 
-  enum Timer : std::uint32_t { kFlush = 1, kDemand, kWakeJobs, kIdleSlices, kRetryAppend, kRecovery };
+  enum Timer : std::uint32_t { kFlush = 1, kDemand, kWakeJobs, kIdleSlices, kRetryAppend, kRecovery, kWakeLater, kProbePeers };
 
  private:
   struct Asker {
@@ -104,6 +107,7 @@ class Batch final : public Actor {
   struct Step {
     Asker asker;
     std::uint64_t run = 0;
+    AgentId agent;
   };
   struct StreamMark {
     Sequence seen;
@@ -117,6 +121,8 @@ class Batch final : public Actor {
   void on(const Durable& e);
   void on(const AppendFailed& e);
   void on(const SessionEvent& e);
+  void on(const PeerLost& e);
+  void on(const Reload& e);
   void session(const SessionUp& e);
   void session(const SessionDown& e);
   void session(const SessionRefused& e);
@@ -133,6 +139,7 @@ class Batch final : public Actor {
   void session(const Explained& e);
   void flush();
   void flush_soon();
+  void flush_later();
   void load(Record record, std::map<std::uint64_t, HintRecord>& hints, std::vector<SharedBlob*>& loaded);
 
   // batch_recovery.cc
@@ -170,11 +177,12 @@ class Batch final : public Actor {
   void make_room(const Need& head, const Planner::Reservation& reservation);
   void return_offers(const Need* head);
   std::uint64_t start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang);
-  Run& note_run(Job& job, std::uint64_t rank, std::uint32_t attempt);
+  Run& note_run(Job& job, std::uint64_t rank, std::uint32_t attempt, bool recovered);
   void launch(Job& job, Run& run);
   [[nodiscard]] Placement placement_of(const Job& job, const Run& run) const;
   void update(const TaskUpdate& e);
   void finish(Run& run, const TaskStatus& status);
+  [[nodiscard]] Duration ran_for(const Run& run, Duration started, Duration ended) const;
   void requeue(Run& run, bool ran, const std::string& why);
   void bump(Job& job, std::uint64_t rank, bool ran);
   void free_slices(Run& run);
@@ -183,6 +191,8 @@ class Batch final : public Actor {
   void publish_demand();
   void demand_soon(bool force = false);
   void wake_at_wall(JobId job, Duration wall);
+  void wake_at(JobId job, Duration mono);
+  void wake(JobId job);
   [[nodiscard]] std::uint32_t attempt_of(const Job& job, std::uint64_t rank) const;
   [[nodiscard]] std::uint32_t restarts_of(const Job& job, std::uint64_t rank) const;
 
@@ -191,9 +201,7 @@ class Batch final : public Actor {
   void handle(const Asker& asker, const Who& who, const JobRequest& request);
   void handle(const Asker& asker, const Who& who, const NodesRequest& request);
   void handle(const Asker& asker, const Who& who, const WhyRequest& request);
-  void handle(const Asker& asker, const Who& who, const WatchRequest& request);
   void handle(const Asker& asker, const Who& who, const SummaryRequest& request);
-  void handle(const Asker& asker, const Who& who, const StepRequest& request);
   void handle(const Asker& asker, const Who& who, const HistoryRequest& request);
   void answer(const Asker& asker, ReplyBody body);
   [[nodiscard]] JobInfo base_info(const Job& job, bool full) const;
@@ -202,9 +210,15 @@ class Batch final : public Actor {
   void rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit,
                std::vector<JobInfo>& rows) const;
   [[nodiscard]] bool passes(const Job& job, const JobFilter& filter) const;
+  [[nodiscard]] std::pair<Reason, std::string> reason_of(const Job& job) const;
+
+  // batch_peers.cc: clients that wait for something, and the reload
+  void handle(const Asker& asker, const Who& who, const WatchRequest& request);
+  void handle(const Asker& asker, const Who& who, const StepRequest& request);
   void changed(const JobInfo& info, JobId job, bool job_over);
   void step_update(const TaskUpdate& e);
-  [[nodiscard]] std::pair<Reason, std::string> reason_of(const Job& job) const;
+  void probe_soon();
+  void probe_peers();
 
   BatchOptions options_;
   Time now_;
@@ -217,14 +231,14 @@ class Batch final : public Actor {
   Outcomes outcomes_;
   std::map<std::uint64_t, Run> runs_;  // by own number
   std::map<GangId, std::uint64_t> gangs_;
-  std::multimap<JobId, JobId> waiters_;         // target -> who waits for it
-  std::set<std::pair<Duration, JobId>> wakes_;  // wall time
+  std::multimap<JobId, JobId> waiters_;                      // target -> who waits for it
+  std::set<std::pair<Duration, JobId>> wakes_, mono_wakes_;  // by wall time and by mono
   std::unordered_map<std::uint64_t, JobId> keys_;
   std::deque<std::uint64_t> key_order_;
   std::map<Ticket, Pending> pending_;
   std::deque<Pending> retry_;
-  Pending gathered_;  // end and attempt records for the next flush
-  std::vector<std::string> hints_;
+  Pending gathered_;                                          // end and attempt records for the next flush
+  std::vector<std::pair<std::uint64_t, std::string>> hints_;  // by the task's own number
   std::map<std::pair<AgentId, StreamId>, StreamMark> streams_;
   std::vector<std::pair<Asker, ReplyBody>> early_;  // only for the mutant
   std::multimap<JobId, Watch> watches_;
@@ -240,8 +254,9 @@ class Batch final : public Actor {
   Incarnation incarnation_;
   JobId next_id_{1};
   std::uint64_t next_slice_ = 1, next_gang_ = 1, next_why_ = 1, launch_round_ = 0;
+  Duration flush_at_{0}, flushed_at_{-kNoLimit};
   bool connected_ = false, recovering_ = false, dirty_ = false, flush_armed_ = false, demand_armed_ = false, demand_forced_ = false;
-  bool idle_armed_ = false, recovery_armed_ = false, full_ = false;
+  bool probe_armed_ = false, idle_armed_ = false, recovery_armed_ = false, full_ = false;
   std::string cluster_, down_reason_ = "not connected yet";
   std::vector<DemandLine> demanded_;
   std::map<OfferId, Accept::Item> taking_;  // while a pass decides

@@ -40,6 +40,12 @@ const Layout& Batch::layout_of(Job& job) {
   return layouts_.at(entry.layout);
 }
 
+// What does not depend on the date: delays of our own, and those behind a dependency.
+void Batch::wake_at(JobId job, Duration mono) {
+  mono_wakes_.emplace(mono, job);
+  out_->arm({kWakeLater, 0, {}}, std::max(mono_wakes_.begin()->first - now_.mono, Duration{0}));
+}
+
 void Batch::wake_at_wall(JobId job, Duration wall) {
   wakes_.emplace(wall, job);
   // The wall clock may step: look again at least every minute.
@@ -58,9 +64,12 @@ void Batch::qualify(Job& job) {
     job.reason = Reason::kHeldUser;
   } else if (job.suspect && recovering_) {
     job.reason = Reason::kNodeNotAvailable;
-  } else if (const Duration begin = std::max(job.spec->begin, job.eligible); begin > now_.wall) {
+  } else if (job.spec->begin > now_.wall) {
     job.reason = Reason::kBeginTime;
-    wake_at_wall(job.id, begin);
+    wake_at_wall(job.id, job.spec->begin);
+  } else if (job.not_before > now_.mono) {
+    job.reason = Reason::kBeginTime;
+    wake_at(job.id, job.not_before);
   } else if (job.depend && !job.depend->items.items.empty()) {
     job.reason = Reason::kDependency;
   } else {
@@ -96,7 +105,7 @@ TargetFacts Batch::facts_of(const Dependency& d) const {
     auto run = runs_.find(number);
     if (run == runs_.end()) return;
     out.started = run->second.started.count() > 0;
-    out.started_at = run->second.started;
+    out.started_at = run->second.started_mono;
   };
   if (!job.array) {
     from_run(job.id.value);
@@ -112,7 +121,7 @@ TargetFacts Batch::facts_of(const Dependency& d) const {
     for (std::uint64_t rank : job.array->running()) {
       auto run = runs_.find(job.number(rank));
       out.started = out.started && run != runs_.end() && run->second.started.count() > 0;
-      if (run != runs_.end()) out.started_at = std::max(out.started_at, run->second.started);
+      if (run != runs_.end()) out.started_at = std::max(out.started_at, run->second.started_mono);
     }
   }
   return out;
@@ -172,7 +181,7 @@ void Batch::settle_depend(Job& job) {
       continue;
     }
     const TargetFacts target = facts_of(d);
-    Verdict verdict = judge(d, target, now_.wall, wake);
+    Verdict verdict = judge(d, target, now_.mono, wake);
     if (!target.known) {  // of a job so old that nobody knows how it ended
       const bool any =
           d.type == DependencyType::kAfterAny || d.type == DependencyType::kAfter || d.type == DependencyType::kAfterCorr;
@@ -188,7 +197,7 @@ void Batch::settle_depend(Job& job) {
     open.clear(), never = false;
   else if (state.items.any)
     never = open.empty() && never;
-  if (wake) wake_at_wall(job.id, *wake);
+  if (wake) wake_at(job.id, *wake);
   if (never) {
     if (state.kill_when_never) {
       cancel_waiting(job, 0, job.array ? job.array->size() - 1 : 0, Reason::kDependencyNeverSatisfied,
@@ -244,7 +253,7 @@ std::uint64_t Batch::corresponding(Job& job, std::uint64_t startable) {
     for (std::uint64_t rank = first; rank <= last && ready < startable; ++rank) {
       const Dependency d{DependencyType::kAfterOk, job.depend->corr, job.array->index(rank), Duration{0}};
       std::optional<Duration> wake;
-      const Verdict verdict = judge(d, facts_of(d), now_.wall, wake);
+      const Verdict verdict = judge(d, facts_of(d), now_.mono, wake);
       if (verdict == Verdict::kNotYet) return ready;
       if (verdict == Verdict::kNever && job.depend->kill_when_never) {
         cancel_waiting(job, rank, rank, Reason::kDependencyNeverSatisfied, "its counterpart failed", gathered_);
@@ -295,6 +304,7 @@ void Batch::schedule() {
   for (OfferId id : used_up_) alloc_.end_offer(id);
   used_up_.clear();
   if (head != nullptr) make_room(*head, reservation);
+  if (options_.backfill_depth == 0) demand_soon();  // there may be another head now
   return_offers(head);
   if (alloc_.idle() > 0 && !idle_armed_) {
     idle_armed_ = true;
@@ -346,7 +356,10 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
       if (parts.empty()) cursor = OfferId(id.value + 1);
       continue;
     }
-    if (layout.need.nodes == 1 && !allowed({{alloc_.node(offer.agent), *amount}})) continue;
+    const Planner::Holding part{alloc_.node(offer.agent), *amount};
+    if (layout.need.nodes == 1 && !allowed({part})) continue;
+    // What would outlast the head's reservation looks for nodes beside it.
+    if (layout.need.nodes > 1 && head != nullptr && !alloc_.planner().spares(*reservation, *head, part, end)) continue;
     agents.insert(offer.agent);
     parts.emplace_back(&offer, *std::move(amount));
     if (parts.size() == layout.need.nodes) break;
@@ -450,7 +463,7 @@ void Batch::return_offers(const Need* head) {
   if (!decline.items.empty()) out_->session.push_back(std::move(decline));
 }
 
-Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt) {
+Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt, bool recovered) {
   const std::uint64_t index = job.array ? job.array->index(rank) : 0;
   Run run;
   run.job = job.id, run.rank = rank, run.attempt = attempt, run.restarts = restarts_of(job, rank);
@@ -461,7 +474,9 @@ Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt) {
   }
   run.layout = job.layout;
   run.launched_wall = now_.wall;
-  run.end_at = plus(now_.mono, job.spec->limit);
+  run.launched_mono = recovered ? kNoLimit : now_.mono;
+  run.limit = job.spec->limit;
+  run.end_at = plus(now_.mono, run.limit);
   if (job.array)
     job.array->started(rank);
   else
@@ -471,7 +486,7 @@ Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt) {
 
 std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang) {
   const std::uint64_t number = job.number(rank);
-  Run& run = note_run(job, rank, attempt_of(job, rank));
+  Run& run = note_run(job, rank, attempt_of(job, rank), false);
   run.gang = gang;
   run.slices = std::move(slices);
   std::vector<Planner::Holding> holdings;
@@ -488,8 +503,8 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
   }
   run.state = ready ? JobState::kRunning : JobState::kConfiguring;
   alloc_.planner().start(number, run.end_at, std::move(holdings));
-  hints_.push_back(encode(Record(HintRecord{job.id, rank, run.attempt, agents, numbers})));
-  flush_soon();
+  hints_.emplace_back(number, encode(Record(HintRecord{job.id, rank, run.attempt, agents, numbers})));
+  flush_later();
   launch(job, run);
   ++started_;
   qualify(job);
@@ -520,7 +535,8 @@ void Batch::launch(Job& job, Run& run) {
   command.agent = run.agents.front(), command.slice = run.slices.front(), command.task = run.task;
   TaskSpec& task = command.spec;
   task.user = spec.user, task.uid = static_cast<std::uint32_t>(spec.uid), task.gid = static_cast<std::uint32_t>(spec.gid);
-  task.argv.emplace_back("{artifact:script}");
+  const bool program = spec.script.empty();  // --exec
+  if (!program) task.argv.emplace_back("{artifact:script}");
   task.argv.insert(task.argv.end(), spec.args.begin(), spec.args.end());
   task.env = job_environment(spec, job.array ? job.array->spec() : ArraySpec{}, layouts_.at(run.layout), placement, options_);
   task.directory = spec.directory;
@@ -529,8 +545,8 @@ void Batch::launch(Job& job, Run& run) {
   task.append_output = spec.append_output;
   task.umask = spec.umask;
   task.rlimits = std::move(spec.rlimits);
-  if (job.script != nullptr) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
-  task.time_limit = job.spec->limit;
+  if (job.script != nullptr && !program) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
+  task.time_limit = run.limit;
   task.kill_grace = options_.kill_grace;
   task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
   out_->session.push_back(std::move(command));
@@ -551,6 +567,8 @@ void Batch::publish_demand() {
   std::vector<DemandLine> lines;
   std::map<std::uint32_t, std::size_t> by_layout;
   for (const auto& [key, c] : queue_.order()) {
+    // Without backfilling only the head can use anything: what is offered for others comes back, to be offered again and again.
+    if (options_.backfill_depth == 0 && !lines.empty() && !by_layout.contains(c->key.layout)) break;
     auto [it, fresh] = by_layout.try_emplace(c->key.layout, lines.size());
     if (fresh) {
       if (lines.size() == kDemandLinesMax) {

@@ -9,6 +9,8 @@
 namespace bourse::batch {
 namespace {
 
+constexpr Duration kClockStep = seconds(1);  // what clocks of two hosts, or a disciplined one, may differ by; more was set by hand
+
 struct TaskName {
   JobId job;
   std::uint64_t index = 0;
@@ -43,7 +45,7 @@ void Batch::update(const TaskUpdate& e) {
     mark.seen = std::max(mark.seen, e.sequence);
     mark.dirty = true;
     if (hooks::mutant("batch.ack_before_durable")) out_->session.push_back(AckStatus{e.agent, e.stream, e.sequence});
-    flush_soon();
+    flush_later();
   }
   const TaskStatus& status = e.status;
   if (status.task.str().starts_with("recover.")) {
@@ -78,7 +80,7 @@ void Batch::update(const TaskUpdate& e) {
     // Launched by an earlier life, and its hint was lost. Or it waits for a record of its next attempt.
     if (status.state == TaskState::kNeverStarted) return;
     if (job->array ? !job->array->is_waiting(rank) : job->state != JobState::kPending) return;
-    Run& run = note_run(*job, rank, name->attempt);
+    Run& run = note_run(*job, rank, name->attempt, true);
     run.agents = {e.agent};
     run.slices = {e.slice};
     run.state = JobState::kRunning;
@@ -100,6 +102,9 @@ void Batch::update(const TaskUpdate& e) {
   if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
     if (status.state == TaskState::kRunning) {
       run.started = status.started.count() > 0 ? status.started : now_.wall;
+      if (run.started_mono.count() == 0)  // of an earlier life: as long ago as the wall clock says
+        run.started_mono =
+            now_.mono - (run.launched_mono == kNoLimit ? std::max(now_.wall - run.started, Duration{0}) : Duration{0});
       const bool news = run.state != JobState::kRunning && run.state != JobState::kCompleting;
       if (news) run.state = JobState::kRunning;
       if (news) changed(run_info(*job, run, false), job->id, false);
@@ -116,7 +121,8 @@ void Batch::free_slices(Run& run) {
     if (slice == nullptr || slice->run == 0) continue;
     alloc_.vacate(*slice, now_.mono);
     // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
-    if (run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
+    const bool once = options_.slice_idle == Duration{0};  // batch.slice_reuse = false: a slice for each job
+    if (once || run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
   }
   if (run.gang.value != 0) gangs_.erase(run.gang);
   dirty_ = true;
@@ -141,7 +147,7 @@ void Batch::bump(Job& job, std::uint64_t rank, bool ran) {
   }
   if (hold) job.held_admin = true;
   // The first few at once, then slower: an agent that refuses everything must not be a busy loop.
-  if (attempt > 4) job.eligible = now_.wall + seconds(1) * std::min<std::int64_t>(attempt, 30);
+  if (attempt > 4) job.not_before = now_.mono + seconds(1) * std::min<std::int64_t>(attempt, 30);
   gathered_.records.push_back(encode(Record(AttemptRecord{job.id, rank, attempt, restarts, hold})));
   gathered_.attempts.emplace_back(job.id, rank);
   flush_soon();
@@ -163,20 +169,30 @@ void Batch::requeue(Run& run, bool ran, const std::string& why) {
   bump(job, rank, ran);
 }
 
+// The agent's two wall times say it best, unless the clock was set in between: then what has passed here since the launch.
+Duration Batch::ran_for(const Run& run, Duration started, Duration ended) const {
+  const Duration by_wall = started.count() > 0 ? ended - started : Duration{0};
+  const Duration passed = now_.mono - run.launched_mono;
+  const Duration step = (now_.wall - run.launched_wall) - passed;
+  if (run.launched_mono == kNoLimit) return std::max(by_wall, Duration{0});  // of an earlier life
+  return step < -kClockStep || step > kClockStep ? passed : std::clamp(by_wall, Duration{0}, passed + kClockStep);
+}
+
 void Batch::finish(Run& run, const TaskStatus& status) {
   Job& job = *jobs_.find(run.job);
   const std::uint64_t number = job.number(run.rank);
   if (status.state == TaskState::kNeverStarted)
     return requeue(run, false, status.message.empty() ? "it had not started" : status.message);
-  const bool lost = status.state == TaskState::kLost || run.node_failed;
-  if (lost && job.spec->requeue) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
+  const bool lost = status.state == TaskState::kLost || run.node_failed, preempted = status.state == TaskState::kPreempted;
+  const bool again = job.spec->requeue && run.restarts < options_.requeue_max;
+  if (lost && again) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
   if (run.requeue_asked && status.state == TaskState::kKilled) return requeue(run, true, "asked for");
-  if (status.state == TaskState::kPreempted && job.spec->requeue) return requeue(run, true, "preempted");
+  if (preempted && again) return requeue(run, true, "preempted");
 
   JobInfo info = run_info(job, run, true);
   info.started = status.started.count() > 0 ? status.started : run.started;
   info.ended = status.ended.count() > 0 ? status.ended : now_.wall;
-  info.elapsed = info.started.count() > 0 && info.ended > info.started ? info.ended - info.started : Duration{0};
+  info.elapsed = ran_for(run, info.started, info.ended);
   info.cpu = status.cpu, info.mem_peak = status.mem_peak;
   info.exit_code = status.exit_code, info.exit_signal = status.signal;
   info.reason_text = status.message;
@@ -215,6 +231,9 @@ void Batch::finish(Run& run, const TaskStatus& status) {
       set(JobState::kFailed, Reason::kUnknownExit);
       break;
   }
+  if ((lost || preempted) && job.spec->requeue && run.restarts > 0)
+    info.reason_text += (info.reason_text.empty() ? "" : "; ") + std::string("it had been queued again ") +
+                        std::to_string(run.restarts) + " times already (batch.requeue_max)";
   if (run.node_failed && info.state == JobState::kCancelled) set(JobState::kNodeFail, Reason::kNodeFail);
   if (run.cancelled && info.state == JobState::kCancelled && !run.cancel_reason.empty()) info.reason_text = run.cancel_reason;
 
@@ -232,7 +251,7 @@ void Batch::finish(Run& run, const TaskStatus& status) {
   note.info = std::move(info);
   runs_.erase(number);
   gathered_.ends.push_back(std::move(note));
-  flush_soon();
+  flush_later();
   qualify(job);
 }
 

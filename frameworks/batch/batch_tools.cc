@@ -1,6 +1,5 @@
-// What the tools ask: queue, job, nodes, why, watch, summary, step. Answers are made from memory; the history has its own reader.
+// What the tools ask: queue, job, nodes, why, summary. Answers are made from memory; the history has its own reader.
 #include <algorithm>
-#include <csignal>
 
 #include "frameworks/batch/batch.h"
 
@@ -92,6 +91,7 @@ JobInfo Batch::run_info(const Job& job, const Run& run, bool full) const {
   if (job.array) i.indexes = std::to_string(placement.index);
   i.state = run.state;
   i.restarts = run.restarts;
+  i.time_limit = run.limit;
   i.started = run.started.count() > 0 ? run.started : run.launched_wall;
   i.elapsed = std::max<Duration>(now_.wall - i.started, Duration{0});
   i.node_list = compress_hosts(placement.hosts);
@@ -420,124 +420,6 @@ void Batch::session(const Explained& e) {
     if (!e.reply.rank.empty()) reply.lines.push_back("rank: " + e.reply.rank);
   }
   answer(asker, std::move(reply));
-}
-
-// --- watch ---------------------------------------------------------------------------------------------------------
-
-void Batch::handle(const Asker& asker, const Who&, const WatchRequest& request) {
-  for (const JobSelector& selector : request.jobs) {
-    JobChanged first;
-    first.asked = selector;
-    std::optional<std::uint64_t> rank;
-    Job* job = jobs_.find_number(selector.job.value, rank);
-    if (job == nullptr) {
-      first.code = Code::kNotFound, first.reason = "there is no job " + to_text(selector) + " that has not ended",
-      first.last = true;
-      answer(asker, std::move(first));
-      continue;
-    }
-    if (watch_counts_[asker.peer] >= kWatchesMax) {
-      first.code = Code::kLimit, first.reason = "this client watches too many jobs", first.last = true;
-      answer(asker, std::move(first));
-      continue;
-    }
-    ++watch_counts_[asker.peer];
-    watches_.emplace(job->id, Watch{asker, selector});
-    JobFilter filter;
-    filter.jobs = {selector};
-    std::vector<JobInfo> rows;
-    rows_of(*job, filter, true, false, 1, rows);
-    first.job = rows.empty() ? base_info(*job, false) : rows.front();
-    answer(asker, std::move(first));
-  }
-}
-
-// `job_over`: nothing of the job is left; `info` is then its last task's.
-void Batch::changed(const JobInfo& info, JobId job, bool job_over) {
-  for (auto [it, end] = watches_.equal_range(job); it != end;) {
-    const Watch& watch = it->second;
-    const bool single = !watch.asked.indexes.empty() || watch.asked.job != job;
-    const bool mine = !single || watch.asked.job == info.id || watch.asked.indexes == info.indexes;
-    JobChanged change;
-    change.asked = watch.asked;
-    change.job = info;
-    if (!single && job_over && info.array.value != 0) {
-      // The worst of a whole array.
-      change.job.id = job;
-      change.job.indexes.clear();
-      const bool ok = outcomes_.find(job.value).value_or(false);
-      if (!ok && info.state == JobState::kCompleted)
-        change.job.state = JobState::kFailed, change.job.exit_code = 1, change.job.reason = Reason::kNonZeroExit;
-    }
-    change.last = job_over || (single && mine && is_terminal(info.state));
-    if (!mine && !job_over) {
-      ++it;
-      continue;
-    }
-    const bool last = change.last;
-    answer(watch.asker, std::move(change));
-    if (last && --watch_counts_[watch.asker.peer] == 0) watch_counts_.erase(watch.asker.peer);
-    it = last ? watches_.erase(it) : std::next(it);
-  }
-}
-
-// --- step ----------------------------------------------------------------------------------------------------------
-
-void Batch::handle(const Asker& asker, const Who& caller, const StepRequest& request) {
-  auto refuse = [&](Code code, std::string reason) { answer(asker, StepReply{code, std::move(reason), 0, 0}); };
-  std::optional<std::uint64_t> rank;
-  Job* job = jobs_.find_number(request.job.job.value, rank);
-  if (job != nullptr && !request.job.indexes.empty() && job->array)
-    if (auto set = IndexSet::parse(request.job.indexes); set && set->size() == 1) rank = job->array->rank(set->min());
-  auto it = job == nullptr ? runs_.end() : runs_.find(job->number(rank.value_or(0)));
-  if (it == runs_.end()) return refuse(Code::kNotFound, "job " + to_text(request.job) + " is not running");
-  if (!may_touch(caller, *job)) return refuse(Code::kDenied, "job " + to_text(request.job) + " belongs to another user");
-  if (request.argv.empty()) return refuse(Code::kInvalid, "no command");
-  if (steps_.size() >= kStepsMax) return refuse(Code::kLimit, "too many steps run at once");
-  Run& run = it->second;
-  std::size_t node = 0;
-  if (!request.node.empty()) {
-    while (node < run.agents.size() && run.agents[node].str() != request.node) ++node;
-    // Names may be short on one side: the part before the first dot decides then.
-    const auto short_name = [](const std::string& s) { return s.substr(0, s.find('.')); };
-    if (node == run.agents.size())
-      for (node = 0; node < run.agents.size() && short_name(run.agents[node].str()) != short_name(request.node);) ++node;
-  }
-  if (node >= run.agents.size() || node >= run.slices.size())
-    return refuse(Code::kNotFound, "job " + to_text(request.job) + " has no node " + request.node);
-  const auto spec = decode_spec(job->spec->bytes);
-  if (!spec) return refuse(Code::kCorrupt, spec.error().text());
-  LaunchTask command;
-  command.agent = run.agents[node], command.slice = run.slices[node];
-  command.task = TaskId(run.task.str() + ".s" + std::to_string(run.next_step++));
-  TaskSpec& task = command.spec;
-  task.user = spec->user, task.uid = static_cast<std::uint32_t>(spec->uid), task.gid = static_cast<std::uint32_t>(spec->gid);
-  task.argv = request.argv;
-  task.env = request.env;
-  task.directory = request.directory.empty() ? spec->directory : request.directory;
-  task.stdin_path = request.stdin_path, task.stdout_path = request.stdout_path, task.stderr_path = request.stderr_path;
-  task.append_output = true;
-  task.umask = spec->umask;
-  task.kill_grace = options_.kill_grace;
-  ++run.steps;
-  steps_[command.task] = {asker, it->first};
-  out_->session.push_back(std::move(command));
-}
-
-void Batch::step_update(const TaskUpdate& e) {
-  if (!is_terminal(e.status.state)) return;
-  auto it = steps_.find(e.status.task);
-  if (it == steps_.end()) return;
-  StepReply reply;
-  reply.exit_code = e.status.exit_code, reply.exit_signal = e.status.signal;
-  reply.reason = e.status.message;
-  if (e.status.state == TaskState::kFailedStart || e.status.state == TaskState::kNeverStarted)
-    reply.code = Code::kIo;
-  else if (e.status.state != TaskState::kExited && reply.exit_signal == 0)
-    reply.exit_signal = SIGKILL;
-  answer(it->second.asker, std::move(reply));
-  if (auto run = runs_.find(it->second.run); run != runs_.end() && run->second.steps > 0) --run->second.steps;
-  steps_.erase(it);
 }
 
 }  // namespace bourse::batch

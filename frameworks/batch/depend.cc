@@ -4,13 +4,13 @@
 
 namespace bourse::batch {
 
-Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration now_wall, std::optional<Duration>& wake) {
+Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration now_mono, std::optional<Duration>& wake) {
   switch (dependency.type) {
     case DependencyType::kAfter: {
       if (!target.started && !target.ended) return Verdict::kNotYet;
       if (dependency.delay.count() == 0 || target.started_at.count() == 0) return Verdict::kMet;
       const Duration due = target.started_at + dependency.delay;
-      if (due <= now_wall) return Verdict::kMet;
+      if (due <= now_mono) return Verdict::kMet;
       if (!wake || due < *wake) wake = due;
       return Verdict::kNotYet;
     }

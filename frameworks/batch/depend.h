@@ -16,11 +16,11 @@ struct TargetFacts {
   bool started = false;  // an array: every task of it
   bool ended = false;
   bool ok = false;         // every task exited with 0
-  Duration started_at{0};  // wall time; 0: not known any more
+  Duration started_at{0};  // mono, so that a delay is not shortened by a clock that is set; 0: not known any more
 };
 
-// `wake`: when a delay behind after:ID+min is over, wall time.
-Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration now_wall, std::optional<Duration>& wake);
+// `wake`: when a delay behind after:ID+min is over, mono.
+Verdict judge(const Dependency& dependency, const TargetFacts& target, Duration now_mono, std::optional<Duration>& wake);
 
 // How jobs and array tasks ended, by their numbers. Numbers cluster, so a million of them cost little.
 class Outcomes {

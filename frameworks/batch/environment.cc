@@ -67,6 +67,10 @@ std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& a
     own["OMPI_MCA_plm_rsh_agent"] = options.step_agent;
     own["PRTE_MCA_plm"] = "ssh";
     own["PRTE_MCA_plm_ssh_agent"] = options.step_agent;
+    own["HYDRA_LAUNCHER"] = "ssh";  // MPICH and its descendants
+    own["HYDRA_LAUNCHER_EXEC"] = options.step_agent;
+    own["I_MPI_HYDRA_BOOTSTRAP"] = "ssh";
+    own["I_MPI_HYDRA_BOOTSTRAP_EXEC"] = options.step_agent;
   }
   std::vector<std::string> out;
   out.reserve(spec.env.size() + own.size());

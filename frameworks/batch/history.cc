@@ -6,6 +6,8 @@
 #include <mutex>
 #include <thread>
 
+#include "common/world/thread.h"
+#include "frameworks/batch/ending.h"
 #include "frameworks/batch/sql.h"
 
 namespace bourse::batch {
@@ -90,7 +92,7 @@ Result<std::unique_ptr<History>> History::open(const std::string& path, Reactor&
   out->impl_->reactor = &reactor;
   BOURSE_TRY(out->impl_->db.open(path, SQLITE_OPEN_READWRITE));  // read-only use; WAL needs the shared index file writable
   BOURSE_TRY(out->impl_->db.run("PRAGMA query_only=1"));
-  out->impl_->thread = std::thread([raw = out->impl_.get()] { raw->loop(); });
+  out->impl_->thread = quiet_thread([raw = out->impl_.get()] { raw->loop(); });
   return out;
 }
 
@@ -110,6 +112,16 @@ void History::ask(JobRequest request, std::function<void(JobReply)> done) {
   });
   if (taken) return;
   JobReply busy;
+  busy.code = Code::kBusy, busy.reason = "too many questions about the history at once; try again";
+  done(std::move(busy));
+}
+
+void History::ask(WhyRequest request, std::function<void(WhyReply)> done) {
+  const bool taken = impl_->push([this, request = std::move(request), done]() -> std::function<void()> {
+    return [done, reply = explain_end(answer(JobRequest{request.job, false}))] { done(reply); };
+  });
+  if (taken) return;
+  WhyReply busy;
   busy.code = Code::kBusy, busy.reason = "too many questions about the history at once; try again";
   done(std::move(busy));
 }

@@ -21,6 +21,7 @@ class History {
   ~History();
   void ask(HistoryRequest request, std::function<void(HistoryReply)> done);
   void ask(JobRequest request, std::function<void(JobReply)> done);
+  void ask(WhyRequest request, std::function<void(WhyReply)> done);  // how it ended
   // The same, at once; for tests and tools.
   HistoryReply answer(const HistoryRequest& request);
   JobReply answer(const JobRequest& request);

@@ -105,10 +105,11 @@ struct JobSpec {
   std::string user;
   std::int64_t uid = -1, gid = -1;
 
-  // What runs. The script's bytes travel once and are kept by digest.
+  // What runs: the script with `args`, or, where the script is empty, the program args[0] with the rest, and no shell (--exec).
+  // The script's bytes travel once and are kept by digest.
   std::string script;             // with its "#!" line
-  std::string script_path;        // as the user named it; "" with --wrap
-  std::vector<std::string> args;  // after the script's name
+  std::string script_path;        // as the user named it; "" with --wrap and --exec
+  std::vector<std::string> args;  // after the script's name; without a script: the program, looked for in the job's PATH, first
   std::vector<std::string> env;   // "NAME=value", after --export was applied
   std::string directory;          // where it runs
   std::string submit_dir, submit_host;

@@ -10,7 +10,7 @@ Job& Jobs::add(JobId id, std::string spec_bytes, const JobSpec& spec, const Batc
     entry->bytes.shrink_to_fit();
     entry->uid = static_cast<std::uint32_t>(spec.uid);
     entry->nice = spec.nice;
-    entry->requeue = spec.requeue.value_or(options.requeue);
+    entry->requeue = spec.requeue.value_or(true);
     entry->begin = spec.begin;
     entry->limit = time_limit_of(spec, options);
     const std::string_view key = entry->bytes;
@@ -21,6 +21,13 @@ Job& Jobs::add(JobId id, std::string spec_bytes, const JobSpec& spec, const Batc
   job.spec = it->second.get();
   ++job.spec->refs;
   return job;
+}
+
+void Jobs::reconsider(const BatchOptions& options) {
+  for (auto& [key, entry] : specs_) {
+    if (auto spec = decode_spec(entry->bytes); spec) entry->limit = time_limit_of(*spec, options);
+    entry->layout_epoch = 0;
+  }
 }
 
 void Jobs::erase(JobId id) {

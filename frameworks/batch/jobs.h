@@ -53,7 +53,8 @@ struct Job {
   SpecEntry* spec = nullptr;
   SharedBlob* script = nullptr;
   SharedBlob* env = nullptr;
-  Duration submitted{0}, eligible{0};
+  Duration submitted{0}, eligible{0};  // wall time
+  Duration not_before{0};              // mono: after several attempts that failed
   std::uint64_t key_hash = 0;
   std::uint64_t queued = 0;  // tasks of it that the queue counts; 0: not in the queue
   std::int64_t rank_priority = 0;
@@ -79,6 +80,7 @@ class Jobs {
  public:
   Job& add(JobId id, std::string spec_bytes, const JobSpec& spec, const BatchOptions& options);
   void erase(JobId id);
+  void reconsider(const BatchOptions& options);  // the site's limits and defaults have changed
   [[nodiscard]] Job* find(JobId id);
   // The job to which this number belongs: its own, or that of an array's task (then `rank` is set).
   [[nodiscard]] Job* find_number(std::uint64_t number, std::optional<std::uint64_t>& rank);

@@ -31,13 +31,19 @@ Duration time_limit_of(const JobSpec& spec, const BatchOptions& options) {
 
 Result<> check_spec(const JobSpec& spec, const BatchOptions& options) {
   auto invalid = [](std::string text) { return Error(Code::kInvalid, std::move(text)); };
-  if (spec.script.empty()) return invalid("the script is empty");
-  if (spec.script.size() > kScriptBytesMax)
-    return Error(Code::kLimit, "the script is larger than " + format_size(Bytes(static_cast<std::int64_t>(kScriptBytesMax))));
-  if (!spec.script.starts_with("#!"))
-    return invalid("the script does not begin with \"#!\" and the path of an interpreter, as in #!/bin/sh");
-  if (spec.script.find('\0') != std::string::npos)
-    return invalid("the script contains NUL bytes; it looks like a binary program: use --wrap to run one");
+  if (spec.script.empty()) {
+    if (spec.args.empty()) return invalid("the script is empty");
+    if (spec.args.front().empty()) return invalid("the name of the program to run is empty");
+  } else {
+    if (spec.script.size() > options.script_bytes_max)
+      return Error(Code::kLimit, "the script is larger than " +
+                                     format_size(Bytes(static_cast<std::int64_t>(options.script_bytes_max))) +
+                                     " (batch.submit_max_bytes)");
+    if (!spec.script.starts_with("#!"))
+      return invalid("the script does not begin with \"#!\" and the path of an interpreter, as in #!/bin/sh");
+    if (spec.script.find('\0') != std::string::npos)
+      return invalid("the script contains NUL bytes; it looks like a binary program: use --exec to run one");
+  }
   if (spec.directory.empty() || spec.directory.front() != '/')
     return invalid("the working directory '" + spec.directory + "' is not an absolute path");
   if (spec.nodes_min > kNodesMax || spec.tasks > kTasksMax || spec.cpus_per_task > kCpusMax || spec.tasks_per_node > kTasksMax)

@@ -12,6 +12,7 @@
 #include "common/core/messages.h"
 #include "frameworks/batch/job.h"
 #include "frameworks/batch/planner.h"
+#include "frameworks/batch/protocol.h"
 
 namespace bourse::batch {
 
@@ -24,11 +25,12 @@ struct BatchOptions {
   Duration slice_idle = seconds(2);
   Duration kill_grace = seconds(30);
   Duration recovery_wait = seconds(120);  // for agents that do not answer, after a restart
-  bool requeue = true;
+  std::uint32_t requeue_max = 3;          // times that a lost or preempted job is queued again by itself; 0: never
+  std::uint64_t script_bytes_max = kScriptBytesMax;
   std::uint32_t attempts_max = 20;  // then the job is held
   std::uint32_t backfill_depth = 100;
   std::uint64_t pending_max = 1'000'000;  // jobs; an array counts once
-  std::string step_agent = "bourse rsh";  // what mpirun is given in place of ssh
+  std::string step_agent = "bourse-rsh";  // what mpirun is given in place of ssh: one word, as Hydra wants it
 };
 
 struct Layout {

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "common/world/transport.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
+#include "frameworks/batch/options.h"
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
 
@@ -33,7 +36,10 @@ struct Arguments {
   int ready_fd = -1;
 };
 
+constexpr const char* kStepProgram = "bourse-rsh";
+
 struct World {
+  std::optional<Config> config;
   Reactor reactor;
   Context context;
   std::unique_ptr<Store> store;
@@ -50,9 +56,10 @@ PeerId outer(std::size_t listener, PeerId peer) { return PeerId((static_cast<std
 
 void reply(World& w, PeerId peer, std::string bytes) {
   const auto listener = static_cast<std::size_t>(peer.value >> kPeerBits);
-  // Gone, or too slow to read: its watches end with it, everything else it can ask again.
-  if (!w.listeners[listener]->send(PeerId(peer.value & ((std::uint64_t{1} << kPeerBits) - 1)), std::move(bytes)))
-    log_event(LogLevel::kDebug, "reply_dropped", {{"peer", std::to_string(peer.value)}});
+  // Gone, or too slow to read: its watches and steps end with it, everything else it can ask again.
+  if (w.listeners[listener]->send(PeerId(peer.value & ((std::uint64_t{1} << kPeerBits) - 1)), std::move(bytes))) return;
+  log_event(LogLevel::kDebug, "reply_dropped", {{"peer", std::to_string(peer.value)}});
+  w.driver->post(PeerLost{peer});
 }
 
 void on_frame(World& w, std::size_t listener, const Frame& frame) {
@@ -75,23 +82,48 @@ void on_frame(World& w, std::size_t listener, const Frame& frame) {
       });
       return;
     }
+    if (auto* y = std::get_if<WhyRequest>(&request->body); y != nullptr && !w.batch->knows(y->job)) {
+      w.history->ask(std::move(*y), [&w, peer, tag](WhyReply r) {
+        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+      });
+      return;
+    }
   }
   w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::string(frame.bytes)});
 }
 
-BatchOptions options_of(const Config& config) {
-  BatchOptions o;
-  o.cluster = config.text("cluster", "name");
-  o.framework = config.text("batch", "framework");
-  o.default_time_limit = config.duration("batch", "default_time_limit");
-  o.max_time_limit = config.duration("batch", "max_time_limit");
-  o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");
-  o.slice_idle = config.flag("batch", "slice_reuse") ? config.duration("batch", "slice_idle") : Duration{0};
-  o.kill_grace = config.duration("batch", "kill_wait");
-  o.requeue = config.integer("batch", "requeue_max") > 0;
-  o.pending_max = static_cast<std::uint64_t>(config.integer("batch", "queue_max"));
-  if (config.text("batch", "backfill") != "easy") o.backfill_depth = 0;
-  return o;
+LogLevel level_of(const Config& config) {
+  const std::string level = config.text("log", "level");
+  return level == "debug"   ? LogLevel::kDebug
+         : level == "warn"  ? LogLevel::kWarn
+         : level == "error" ? LogLevel::kError
+                            : LogLevel::kInfo;
+}
+
+// mpirun runs inside a job, whose PATH may lack us: the path of the program beside this one, else where programs for users are.
+std::string step_agent() {
+  std::array<char, 4096> self{};
+  const ssize_t n = readlink("/proc/self/exe", self.data(), self.size() - 1);
+  const std::string directory = n > 0 ? directory_of(std::string(self.data(), static_cast<std::size_t>(n))) : "";
+  for (const std::string& path : {directory + "/" + kStepProgram, directory + "/../bin/" + kStepProgram})
+    if (!directory.empty() && access(path.c_str(), X_OK) == 0) return path;
+  return kStepProgram;
+}
+
+// A bad file changes nothing; what cannot change while this runs is named and waits for a restart, which disturbs no job.
+void reload(World& w, const std::string& path, const Arguments& arguments) {
+  auto next = Config::read(path, arguments.overrides);
+  if (!next)
+    return log_event(LogLevel::kError, "reload_refused", {{"reason", next.error().text()}, {"what", "nothing was changed"}});
+  const ConfigChanges changes = config_changes(*w.config, *next);
+  for (const std::string& line : changes.live) log_event(LogLevel::kInfo, "reload_changed", {{"what", line}});
+  for (const std::string& line : changes.restart)
+    log_event(LogLevel::kWarn, "reload_needs_restart", {{"what", line}, {"until_then", "ignoring it"}});
+  if (changes.live.empty() && changes.restart.empty()) log_event(LogLevel::kInfo, "reload_without_changes", {{"file", path}});
+  log_init("bourse-batch", level_of(*next));
+  w.store->keep_history(next->duration("batch", "history_keep"));
+  w.driver->post(Reload{live_text(options_of(*next))});
+  w.config = *std::move(next);
 }
 
 Result<> run(const Arguments& arguments) {
@@ -99,22 +131,22 @@ Result<> run(const Arguments& arguments) {
   std::string path = arguments.config;
   if (path.empty() && access(places.config.c_str(), F_OK) == 0) path = places.config;
   const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
-  const std::string level = config.text("log", "level");
-  log_init("bourse-batch", level == "debug"   ? LogLevel::kDebug
-                           : level == "warn"  ? LogLevel::kWarn
-                           : level == "error" ? LogLevel::kError
-                                              : LogLevel::kInfo);
+  log_init("bourse-batch", level_of(config));
   if (const std::string hooks = hooks::active(); !hooks.empty())
     log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
   std::string state = !arguments.state.empty() ? arguments.state : config.text("batch", "state");
   if (state.empty()) state = places.state + "/batch";
 
   World w;
+  w.config = config;
   std::vector<std::string> records;
   w.store = BOURSE_TRY(Store::open(state + "/queue.db", records));
+  w.store->keep_history(config.duration("batch", "history_keep"));
   w.history = BOURSE_TRY(History::open(state + "/queue.db", w.reactor));
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
-  w.batch = std::make_unique<Batch>(options_of(config));
+  BatchOptions options = options_of(config);
+  options.step_agent = step_agent();
+  w.batch = std::make_unique<Batch>(std::move(options));
 
   Driver::Hooks hooks;
   hooks.reply = [&w](PeerId peer, std::string bytes) { reply(w, peer, std::move(bytes)); };
@@ -164,9 +196,7 @@ Result<> run(const Arguments& arguments) {
 
   w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
   w.reactor.on_signal(SIGINT, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGHUP, [] {
-    log_event(LogLevel::kInfo, "reload_ignored", {{"what", "restart bourse-batch; no job is disturbed by that"}});
-  });
+  w.reactor.on_signal(SIGHUP, [&] { reload(w, path, arguments); });
   std::signal(SIGPIPE, SIG_IGN);
   announce_ready(arguments.ready_fd);
   w.reactor.run();
@@ -185,7 +215,9 @@ int main(int argc, char** argv) {
   app.add_option("--state", arguments.state, "Directory of the queue and the history (default: batch.state)");
   app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when submits are taken");
   app.set_version_flag("--version", "bourse-batch " BOURSE_VERSION);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
   const auto result = bourse::batch::run(arguments);
   if (result) return 0;
   std::fprintf(stderr, "bourse-batch: %s\n", result.error().text().c_str());

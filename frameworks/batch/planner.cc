@@ -131,6 +131,13 @@ bool Planner::allow(Reservation& reservation, const Need& head, const std::vecto
   return true;
 }
 
+bool Planner::spares(const Reservation& reservation, const Need& head, const Holding& holding, Duration end) const {
+  const auto reserved = reservation.future.find(holding.node);
+  if (end <= reservation.at || reserved == reservation.future.end()) return true;
+  Resources rest = reserved->second;
+  return rest.subtract(holding.amount) && fits_on(head.shape, holding.node, rest);
+}
+
 std::vector<Planner::Start> Planner::pass(Duration now, const std::vector<Candidate>& queue, std::size_t depth) {
   std::vector<Start> out;
   const Candidate* head = nullptr;

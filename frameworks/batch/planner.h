@@ -1,8 +1,8 @@
 // First come, first served with EASY backfilling, as arithmetic: no I/O, no clock, no jobs' names.
 //
 // Source: Lifka 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2 (EASY). The reservation of the blocked head names
-// its nodes, so that it holds on machines that differ; on one node, or on nodes of one processor each in lowest-index order, this
-// is the textbook's rule of counting. Rules that matter and are fixed here: a pass sees all completions and arrivals of its
+// its nodes, so that it holds on machines that differ; on one node this is the textbook's rule of counting, and on nodes of one
+// processor each where what outlasts the reservation is placed on nodes that spares() lets go (pass() does not look for those). Rules that matter and are fixed here: a pass sees all completions and arrivals of its
 // moment; the reservation is computed anew in every pass; a run beyond its limit counts as ending just after now; "ends by the
 // reservation" is <=; among nodes the lowest index comes first.
 //
@@ -69,6 +69,9 @@ class Planner {
   // May this start on these nodes, ending at `end`, without delaying the head? If so, and it outlasts the reservation, it is
   // counted there.
   bool allow(Reservation& reservation, const Need& head, const std::vector<Holding>& holdings, Duration end) const;
+
+  // The same question about one node, counting nothing: may a part of something that ends at `end` be placed there?
+  [[nodiscard]] bool spares(const Reservation& reservation, const Need& head, const Holding& holding, Duration end) const;
 
   // One whole pass over a queue: starts what may start (taking from `free`, with start()), looks at most `depth` jobs past the head.
   std::vector<Start> pass(Duration now, const std::vector<Candidate>& queue, std::size_t depth);

@@ -206,7 +206,8 @@ struct RequestWriter {
     auto node = put(b, r.node);
     auto argv = put(b, r.argv), env = put(b, r.env);
     auto dir = put(b, r.directory), in = put(b, r.stdin_path), out = put(b, r.stdout_path), err = put(b, r.stderr_path);
-    return {fb::RequestBody::Step, fb::CreateStep(b, job, node, argv, env, dir, in, out, err).Union()};
+    auto key = put(b, r.key);
+    return {fb::RequestBody::Step, fb::CreateStep(b, job, node, argv, env, dir, in, out, err, key).Union()};
   }
 };
 
@@ -519,7 +520,8 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
                          r.text(m->directory(), "directory"),
                          r.text(m->stdin_path(), "path"),
                          r.text(m->stdout_path(), "path"),
-                         r.text(m->stderr_path(), "path")};
+                         r.text(m->stderr_path(), "path"),
+                         r.text(m->key(), "key")};
     }
     case fb::RequestBody::NONE:
       break;

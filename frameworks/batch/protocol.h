@@ -25,6 +25,7 @@ constexpr std::size_t kScriptBytesMax = 4 * 1024 * 1024;
 constexpr std::size_t kRequestBytesMax = 8 * 1024 * 1024;  // the listener's message limit as well
 constexpr std::size_t kEnvBytesMax = 2 * 1024 * 1024;
 constexpr std::size_t kSubmitItemsMax = 1000;  // jobs in one request
+constexpr std::size_t kStepKeyBytesMax = 64;
 constexpr std::size_t kSelectorsMax = 20'000;  // ids in one request
 constexpr std::size_t kFilterListMax = 1000;   // words in one list of a filter
 constexpr std::size_t kWatchesMax = 10'000;    // jobs that one client may watch
@@ -95,7 +96,7 @@ struct WhyRequest {
   JobSelector job;
   bool operator==(const WhyRequest&) const = default;
 };
-// Answered by one JobChanged for each at once, and one more at each change of state until it is terminal.
+// Answered by one JobChanged for each at once, and one at each change of state until the end; of a whole array only at its end.
 struct WatchRequest {
   std::vector<JobSelector> jobs;
   bool operator==(const WatchRequest&) const = default;
@@ -110,6 +111,7 @@ struct StepRequest {
   std::string node;  // "": the first
   std::vector<std::string> argv, env;
   std::string directory, stdin_path, stdout_path, stderr_path;
+  std::string key;  // sent again with the same key, it is the same step and runs once; "": a new one each time
   bool operator==(const StepRequest&) const = default;
 };
 

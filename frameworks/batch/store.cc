@@ -11,9 +11,11 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <unordered_map>
 
 #include "common/core/hooks.h"
 #include "common/world/files.h"
+#include "common/world/thread.h"
 #include "frameworks/batch/protocol.h"
 #include "frameworks/batch/records.h"
 #include "frameworks/batch/sql.h"
@@ -22,16 +24,19 @@ namespace bourse::batch {
 namespace {
 
 // live: the submit record, and what was changed since. task: attempts and hints of tasks that have not ended. history: ends.
-constexpr const char* kSchema =
+constexpr std::int64_t kSchemaVersion = 2;
+constexpr const char* kMetaSchema =
     "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;"
+    "INSERT OR IGNORE INTO meta VALUES('schema', 2);";
+constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS blob(digest TEXT PRIMARY KEY, bytes BLOB) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS live(id INTEGER PRIMARY KEY, record BLOB, change BLOB);"
     "CREATE TABLE IF NOT EXISTS task(number INTEGER PRIMARY KEY, attempt BLOB, hint BLOB);"
     "CREATE TABLE IF NOT EXISTS history(id INTEGER PRIMARY KEY, job INTEGER, first INTEGER, last INTEGER, state INTEGER, uid "
     "INTEGER,"
-    " user TEXT, name TEXT, partition TEXT, account TEXT, started INTEGER, ended INTEGER, key TEXT, info BLOB);"
+    " user TEXT, name TEXT, partition TEXT, account TEXT, started INTEGER, ended INTEGER, key TEXT, script TEXT, info BLOB);"
     "CREATE INDEX IF NOT EXISTS history_ended ON history(ended, id);"
-    "INSERT OR IGNORE INTO meta VALUES('schema', 1);"
+    "CREATE INDEX IF NOT EXISTS history_script ON history(script);"
     "INSERT OR IGNORE INTO meta VALUES('next', 1);";
 
 }  // namespace
@@ -39,6 +44,7 @@ constexpr const char* kSchema =
 constexpr std::uint64_t kNumbersNoted = 4096;
 
 struct Store::Impl {
+  using Pruned = Store::Pruned;
   struct Group {
     std::vector<std::string> records;
     Reactor* reactor = nullptr;
@@ -50,6 +56,14 @@ struct Store::Impl {
   Database db;
   Statement put_blob, put_live, set_change, put_attempt, put_hint, drop_tasks, put_history, get_live, drop_live, set_next;
   std::uint64_t next = 1;
+
+  // Pruning; see prune(). Of the writer's thread, but for `keep`.
+  std::atomic<std::int64_t> keep{kNoLimit.count()};
+  std::unordered_map<std::string, std::uint32_t> live_use;  // by digest: jobs that have not ended
+  std::vector<std::pair<std::string, int>> use_changes;     // of the transaction at hand
+  std::map<std::string, Duration> unused_since;             // by digest; mono
+  std::string swept;                                        // blobs up to this one have been looked at in this round
+  Statement old_jobs, some_blobs, blob_used, drop_blob;
 
   std::mutex mutex;
   std::condition_variable work;
@@ -66,9 +80,18 @@ struct Store::Impl {
         db, "INSERT INTO task VALUES(?,?,NULL) ON CONFLICT(number) DO UPDATE SET attempt=excluded.attempt, hint=NULL"));
     BOURSE_TRY(put_hint.prepare(db, "INSERT INTO task VALUES(?,NULL,?) ON CONFLICT(number) DO UPDATE SET hint=excluded.hint"));
     BOURSE_TRY(drop_tasks.prepare(db, "DELETE FROM task WHERE number BETWEEN ? AND ?"));
-    BOURSE_TRY(put_history.prepare(db, "INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    BOURSE_TRY(put_history.prepare(db, "INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
     BOURSE_TRY(get_live.prepare(db, "SELECT record FROM live WHERE id=?"));
     BOURSE_TRY(drop_live.prepare(db, "DELETE FROM live WHERE id=?"));
+    // A live array's ended tasks stay: without their rows a restart would run them again.
+    BOURSE_TRY(
+        old_jobs.prepare(db, hooks::mutant("store.prune_live_parts")
+                                 ? "DELETE FROM history WHERE id IN (SELECT id FROM history WHERE ended<? ORDER BY ended LIMIT ?)"
+                                 : "DELETE FROM history WHERE id IN (SELECT id FROM history WHERE ended<? AND job NOT IN "
+                                   "(SELECT id FROM live) ORDER BY ended LIMIT ?)"));
+    BOURSE_TRY(some_blobs.prepare(db, "SELECT digest FROM blob WHERE digest>? ORDER BY digest LIMIT ?"));
+    BOURSE_TRY(blob_used.prepare(db, "SELECT 1 FROM history WHERE script=? LIMIT 1"));
+    BOURSE_TRY(drop_blob.prepare(db, "DELETE FROM blob WHERE digest=?"));
     return set_next.prepare(db, "UPDATE meta SET value=? WHERE name='next'");
   }
 
@@ -90,6 +113,7 @@ struct Store::Impl {
     if (const auto* b = std::get_if<BlobRecord>(&record)) return put_blob.bind_text(b->digest).bind_blob(b->bytes).run();
     if (const auto* s = std::get_if<SubmitRecord>(&record)) {
       next = std::max(next, s->id.value + s->ids);
+      for (const std::string& digest : {s->script_digest, s->env_digest}) use_changes.emplace_back(digest, 1);
       return put_live.bind(s->id.value).bind_blob(bytes).run();
     }
     if (const auto* a = std::get_if<AttemptRecord>(&record))
@@ -104,7 +128,10 @@ struct Store::Impl {
         get_live.bind(e->job.value);
         if (get_live.step())
           if (auto live = decode_record(get_live.bytes(0)); live)
-            if (const auto* s = std::get_if<SubmitRecord>(&*live)) key = s->key;
+            if (const auto* s = std::get_if<SubmitRecord>(&*live)) {
+              key = s->key;
+              for (const std::string& digest : {s->script_digest, s->env_digest}) use_changes.emplace_back(digest, -1);
+            }
         get_live.reset();
       }
       BOURSE_TRY(put_history.bind(e->number)
@@ -120,6 +147,7 @@ struct Store::Impl {
                      .bind(static_cast<std::int64_t>(info.started.count()))
                      .bind(static_cast<std::int64_t>(info.ended.count()))
                      .bind_text(key)
+                     .bind_text(info.script_digest)
                      .bind_blob(e->info)
                      .run());
       BOURSE_TRY(drop_tasks.bind(e->number).bind(e->number + (e->last - e->first)).run());
@@ -130,6 +158,7 @@ struct Store::Impl {
 
   Result<> commit(const std::vector<Group>& groups) {
     const std::uint64_t before = next;
+    use_changes.clear();
     auto body = [&]() -> Result<> {
       BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
       for (const Group& group : groups)
@@ -147,15 +176,87 @@ struct Store::Impl {
       return done;
     }
     hooks::crash_point("store.after_commit");
+    for (const auto& [digest, change] : use_changes) use(digest, change);
     ++commits;
     for (const Group& group : groups) written += group.records.size();
     return {};
   }
 
+  void use(const std::string& digest, int change) {
+    if (change > 0) {
+      ++live_use[digest];
+    } else if (auto it = live_use.find(digest); it != live_use.end() && --it->second == 0) {
+      live_use.erase(it);
+    }
+  }
+
+  // One small transaction: some history that is too old goes, and scripts and environments that no job, live or remembered, has
+  // had for a while. Not at once: the actor may just be sending a job that shares one it has known as stored.
+  Result<Pruned> prune(Time now) {
+    Pruned out;
+    std::vector<std::string> unused;
+    std::string last = swept;
+    std::size_t seen = 0;
+    auto body = [&]() -> Result<> {
+      BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
+      if (const Duration kept{keep.load()}; kept != kNoLimit && kept < now.wall) {
+        BOURSE_TRY(old_jobs.bind(static_cast<std::int64_t>((now.wall - kept).count())).bind(kPruneRows).run());
+        out.jobs = static_cast<std::uint64_t>(sqlite3_changes(db.get()));
+        // Numbers are never used again: the rows that implied how far they had come are gone.
+        if (out.jobs > 0 && !hooks::mutant("store.prune_forgets_numbers")) BOURSE_TRY(set_next.bind(next).run());
+      }
+      some_blobs.bind_text(swept).bind(kPruneRows);
+      while (some_blobs.step()) {
+        last = some_blobs.bytes(0);
+        ++seen;
+        bool used = live_use.contains(last);
+        if (!used) {
+          blob_used.bind_text(last);
+          used = blob_used.step();
+          blob_used.reset();
+        }
+        if (!used) unused.push_back(last);
+        if (used) unused_since.erase(last);
+      }
+      some_blobs.reset();
+      for (const std::string& digest : unused) {
+        const auto since = unused_since.find(digest);
+        if (since == unused_since.end() || since->second + kBlobUnused > now.mono) continue;
+        BOURSE_TRY(drop_blob.bind_text(digest).run());
+        ++out.blobs;
+      }
+      hooks::crash_point("store.before_prune_commit");
+      return db.run("COMMIT");
+    };
+    Result<> done = body();
+    if (!done) {
+      some_blobs.reset(), blob_used.reset();
+      (void)static_cast<bool>(db.run("ROLLBACK"));
+      return std::move(done).error();
+    }
+    for (const std::string& digest : unused) {
+      const auto [it, fresh] = unused_since.try_emplace(digest, now.mono);
+      if (!fresh && it->second + kBlobUnused <= now.mono) unused_since.erase(it);
+      if (fresh && unused_since.size() > kUnusedMax) unused_since.erase(it);  // in a later round
+    }
+    swept = seen < kPruneRows ? std::string() : last;
+    out.more = out.jobs >= kPruneRows || seen >= kPruneRows;
+    return out;
+  }
+
   void loop() {
     std::unique_lock lock_queue(mutex);
+    Duration prune_at = real_time().mono + kPruneEvery;
     while (true) {
-      work.wait(lock_queue, [&] { return stopping || !queue.empty(); });
+      const Duration wait = std::max(prune_at - real_time().mono, Duration{0});
+      work.wait_for(lock_queue, wait, [&] { return stopping || !queue.empty(); });
+      if (const Time now = real_time(); now.mono >= prune_at && !stopping) {
+        lock_queue.unlock();
+        const auto pruned = prune(now);  // that it failed, the next append tells as well; it is tried again
+        prune_at = now.mono + (pruned && pruned->more ? kPruneAgain : kPruneEvery);
+        lock_queue.lock();
+      }
+      if (queue.empty() && !stopping) continue;
       if (queue.empty()) return;
       std::vector<Group> groups;
       std::size_t count = 0;
@@ -185,14 +286,21 @@ struct Store::Impl {
     }
   }
 
-  Result<> load(std::vector<std::string>& records) {
-    Statement meta, live, blob, tasks, parts, outcomes;
+  Result<> check_schema() {
+    Statement meta;
     BOURSE_TRY(meta.prepare(db, "SELECT value FROM meta WHERE name=?"));
     meta.bind_text("schema");
     if (!meta.step()) return db.error("read the schema's version");
-    if (meta.integer(0) != 1)
-      return Error(Code::kVersion, path + " is of schema " + std::to_string(meta.integer(0)) + "; this bourse-batch knows 1");
+    if (meta.integer(0) != kSchemaVersion)
+      return Error(Code::kVersion, path + " is of schema " + std::to_string(meta.integer(0)) + "; this bourse-batch knows " +
+                                       std::to_string(kSchemaVersion));
     meta.reset();
+    return {};
+  }
+
+  Result<> load(std::vector<std::string>& records) {
+    Statement meta, live, blob, tasks, parts, outcomes;
+    BOURSE_TRY(meta.prepare(db, "SELECT value FROM meta WHERE name=?"));
     meta.bind_text("next");
     if (meta.step()) next = static_cast<std::uint64_t>(meta.integer(0));
     meta.reset();
@@ -211,6 +319,7 @@ struct Store::Impl {
       alive.insert(s->id.value);
       next = std::max(next, s->id.value + s->ids);
       for (const std::string& digest : {s->script_digest, s->env_digest}) {
+        use(digest, 1);
         if (!blobs.insert(digest).second) continue;
         blob.bind_text(digest);
         if (blob.step()) records.push_back(encode(Record(BlobRecord{digest, blob.bytes(0)})));
@@ -281,10 +390,12 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::vector<
   BOURSE_TRY(impl.db.run("PRAGMA synchronous=FULL"));
   BOURSE_TRY(impl.db.run("PRAGMA cache_size=-16384"));
   BOURSE_TRY(impl.db.run("PRAGMA wal_autocheckpoint=4000"));
+  BOURSE_TRY(impl.db.run(kMetaSchema));
+  BOURSE_TRY(impl.check_schema());
   BOURSE_TRY(impl.db.run(kSchema));
   BOURSE_TRY(impl.prepare());
   BOURSE_TRY(impl.load(records));
-  impl.writer = std::thread([raw = &impl] { raw->loop(); });
+  impl.writer = quiet_thread([raw = &impl] { raw->loop(); });
   return store;
 }
 
@@ -323,6 +434,9 @@ Result<> Store::append_now(const std::vector<std::string>& records) {
   groups.front().records = records;
   return impl_->commit(groups);
 }
+
+void Store::keep_history(Duration keep) { impl_->keep = keep.count(); }
+Result<Store::Pruned> Store::prune_now(Time now) { return impl_->prune(now); }
 
 std::uint64_t Store::commits() const { return impl_->commits; }
 std::uint64_t Store::records_written() const { return impl_->written; }

@@ -2,7 +2,8 @@
 //
 // Owned by main, used on the reactor's thread; all SQL runs on the writer's. What arrives while a commit runs goes into the next
 // one together. A record is kept by what it is about (a job, a task, a blob), so the file holds the present and the history, and a
-// start reads only the present. Jobs that ended stay in `history` for good; numbers are never reused.
+// start reads only the present. Jobs that ended stay in `history` for batch.history_keep and are then deleted by the writer, a few
+// at a time, with the scripts and environments that nobody has any more; numbers are never reused.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,13 @@
 
 namespace bourse::batch {
 
-constexpr std::size_t kOutcomesLoaded = 200'000;  // ended jobs that dependencies and submission keys can name after a restart
-constexpr std::size_t kGroupRecordsMax = 20'000;  // records in one commit
+constexpr std::size_t kOutcomesLoaded = 200'000;     // ended jobs that dependencies and submission keys can name after a restart
+constexpr std::uint64_t kPruneRows = 500;            // jobs, and blobs, that one step of pruning looks at
+constexpr Duration kPruneEvery = seconds(60);        // between two rounds
+constexpr Duration kPruneAgain = milliseconds(200);  // while a round is not at its end
+constexpr Duration kBlobUnused = seconds(3600);      // a script or environment goes when nobody has had it for that long
+constexpr std::size_t kUnusedMax = 100'000;          // of which that is noted at one time
+constexpr std::size_t kGroupRecordsMax = 20'000;     // records in one commit
 
 class Store {
  public:
@@ -32,6 +38,13 @@ class Store {
   // Driver::Hooks.append. `done` comes on the reactor's thread, in order; for a group of hints (all kProcess) at once.
   void append(Reactor& reactor, std::vector<Append> appends, LogFile::Done done);
   Result<> append_now(const std::vector<std::string>& records);  // blocking; for tests and tools
+
+  void keep_history(Duration keep);  // any thread; kNoLimit, as at first: for good
+  struct Pruned {
+    std::uint64_t jobs = 0, blobs = 0;
+    bool more = false;  // the round is not at its end
+  };
+  Result<Pruned> prune_now(Time now);  // a step of it, as the writer makes by itself; for tests, while nothing is appended
 
   [[nodiscard]] std::uint64_t commits() const;
   [[nodiscard]] std::uint64_t records_written() const;

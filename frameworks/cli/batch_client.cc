@@ -24,10 +24,11 @@ Result<> somebody_listens(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno_error("socket");
   const int rc = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
-  Error error = errno_error(path);
+  const Error error = errno_error(path);
   close(fd);
   if (rc == 0) return {};
-  return std::move(error).add("no batch framework is listening; is the cluster up (`bourse up`), and BOURSE_DIR right?");
+  return Error(Code::kIo,
+               "no batch framework is listening; is the cluster up (`bourse up`), and BOURSE_DIR right?: " + error.text());
 }
 
 }  // namespace

@@ -54,6 +54,9 @@ void usage(FILE* to) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Under this name it is `bourse rsh`: programs that start others by ssh take a path, not a command with a word.
+  const std::string_view called = argv[0];
+  if (called.substr(called.rfind('/') + 1) == "bourse-rsh") return rsh_main(argc, argv);
   if (argc < 2) {
     usage(stderr);
     return 2;

@@ -16,6 +16,12 @@ namespace {
 
 using Row = StatusReply::Row;
 
+// Statuses are those of the job tools: 3 where nobody answers, or there is nobody to ask.
+int failed(const std::string& program, const Error& error) {
+  const bool unreachable = error.code() == Code::kTimeout || error.code() == Code::kIo || error.code() == Code::kNotFound;
+  return complain(program, error, unreachable ? 3 : 1);
+}
+
 struct Request {
   bool json = false;
   std::string format;
@@ -102,9 +108,9 @@ int show(const std::string& program, const std::string& what, const std::string&
   add_directory(app);
   if (const int status = parse(app, argc, argv); status >= 0) return status;
   auto client = MasterClient::open();
-  if (!client) return complain(program, client.error());
+  if (!client) return failed(program, client.error());
   const auto rows = (*client)->status(what);
-  if (!rows) return complain(program, rows.error());
+  if (!rows) return failed(program, rows.error());
   if (!request.json) return table(program, *rows, request, shown, known);
   fmt::print("{}\n", json_object({{what, json_list(*rows)}}));
   return 0;
@@ -149,13 +155,13 @@ int status_main(int argc, char** argv) {
   add_directory(app);
   if (const int status = parse(app, argc, argv); status >= 0) return status;
   auto client = MasterClient::open();
-  if (!client) return complain(program, client.error());
+  if (!client) return failed(program, client.error());
   const auto cluster = (*client)->status("cluster");
-  if (!cluster) return complain(program, cluster.error());
+  if (!cluster) return failed(program, cluster.error());
   const auto agents = (*client)->status("agents");
-  if (!agents) return complain(program, agents.error());
+  if (!agents) return failed(program, agents.error());
   const auto frameworks = (*client)->status("frameworks");
-  if (!frameworks) return complain(program, frameworks.error());
+  if (!frameworks) return failed(program, frameworks.error());
   if (cluster->empty()) return complain(program, Error(Code::kCorrupt, "the master says nothing of itself"));
   const Row& leader = cluster->front();
   const std::string endpoint = field(leader, "endpoint");

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "common/core/hostlist.h"
+#include "common/world/reactor.h"
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/job_text.h"
@@ -17,6 +18,11 @@ namespace bourse::cli {
 namespace {
 
 constexpr int kExitUsage = 2, kExitUnreachable = 255;  // 255: what ssh says when it cannot connect
+
+constexpr int kReconnectsMax = 60;  // a second apart
+
+// The connection was lost, rather than the request refused.
+bool is_loss(Code code) { return code == Code::kTimeout || code == Code::kIo || code == Code::kNotFound || code == Code::kGone; }
 
 int fail(std::string_view command, const Error& error, int status) {
   fmt::print(stderr, "bourse {}: {}\n", command, error.text());
@@ -38,9 +44,17 @@ int run(std::string_view command, batch::StepRequest request, const std::string&
   if (request.directory.empty() && getcwd(here.data(), here.size()) != nullptr) request.directory = here.data();
   request.stdout_path = output_path(STDOUT_FILENO);
   request.stderr_path = output_path(STDERR_FILENO);
+  // The same key each time: when the framework restarts meanwhile, the step is found again instead of started twice.
+  const Time now = real_time();
+  request.key = fmt::format("{:x}-{:x}-{:x}", getpid(), now.wall.count(), now.mono.count());
   auto client = BatchClient::open(dir);
   if (!client) return fail(command, client.error(), kExitUnreachable);
-  auto reply = call<batch::StepReply>(**client, std::move(request), kNoLimit);
+  auto reply = call<batch::StepReply>(**client, request, kNoLimit);
+  const auto again = [&] { return reply ? reply->code == Code::kBusy : is_loss(reply.error().code()); };
+  for (int lost = 0; again() && lost < kReconnectsMax; ++lost) {
+    sleep(1);  // lint-ok: a tool, not an actor
+    if ((*client)->reconnect()) reply = call<batch::StepReply>(**client, request, kNoLimit);
+  }
   if (!reply) return fail(command, reply.error(), kExitUnreachable);
   if (reply->code != Code::kOk) return fail(command, Error(reply->code, reply->reason), kExitUnreachable);
   return reply->exit_signal != 0 ? 128 + reply->exit_signal : reply->exit_code;

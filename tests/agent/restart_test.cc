@@ -291,6 +291,65 @@ TEST_F(AgentRestart, AFullDiskLosesNothing) {
   EXPECT_EQ(rig.last_status("1.0.1").exit_code, 4);
 }
 
+TEST_F(AgentRestart, NothingLeavesAndNothingIsStartedBeforeTheRecordIsSafe) {
+  given_running();
+  rig.clear();
+  rig.fail_appends = true;
+  rig.say(launch("1.0.2", 1));
+  rig.process_ends(task_key("1.0.1"), 4 << 8);
+  rig.say(Welcome{kProtocolVersion, "c1", seconds(5), seconds(30), {}});
+  rig.pass(seconds(21));
+  EXPECT_TRUE(rig.sent.empty());
+  EXPECT_EQ(rig.host.started.count(task_key("1.0.2")), 0u);
+  EXPECT_EQ(rig.host.ended.count(task_key("1.0.1")), 1u);
+  rig.fail_appends = false;
+  rig.pass(seconds(6));
+  rig.say(Welcome{kProtocolVersion, "c1", seconds(5), seconds(30), {}});
+  EXPECT_EQ(rig.host.started[task_key("1.0.2")], 1);
+  EXPECT_EQ(rig.last_status("1.0.1").exit_code, 4);
+  rig.ack_all();
+  EXPECT_EQ(rig.host.ended.count(task_key("1.0.1")), 0u);
+}
+
+TEST_F(AgentRestart, EndsThatASnapshotRemembersAreForgottenByTheHostOnceAcknowledged) {
+  given_running();
+  rig.fail_appends = true;
+  rig.process_ends(task_key("1.0.1"), 4 << 8);
+  rig.fail_appends = false;
+  rig.pass(seconds(6));
+  ASSERT_FALSE(rig.snapshot.empty());
+  rig.restart();
+  rig.ack_all();
+  EXPECT_TRUE(rig.host.ended.empty());
+}
+
+TEST_F(AgentRestart, ANewBootTellsInANewStreamWhatIsNotAcknowledged) {
+  given_running();
+  rig.say(launch("1.0.2", 1));
+  rig.pass(milliseconds(10));
+  rig.process_ends(task_key("1.0.1"), 4 << 8);
+  const StreamId before = rig.all<StatusUpdate>().front().stream;
+  rig.reboot("boot-2");
+  rig.clear();
+  rig.start();
+  const auto told = rig.all<StatusUpdate>();
+  ASSERT_EQ(told.size(), 2u);  // no word of what ran
+  EXPECT_NE(told[0].stream, before);
+  EXPECT_EQ(told[0].sequence, Sequence(1));
+  EXPECT_EQ(told[0].status.exit_code, 4);
+  EXPECT_EQ(told[1].sequence, Sequence(2));
+  EXPECT_EQ(told[1].status.state, S::kLost);
+  const StreamId after = told[0].stream;
+  rig.clear();
+  rig.restart();  // the records say the same as memory did
+  ASSERT_EQ(rig.all<StatusUpdate>().size(), 2u);
+  EXPECT_EQ(rig.all<StatusUpdate>()[0].stream, after);
+  EXPECT_EQ(rig.all<StatusUpdate>()[1].sequence, Sequence(2));
+  EXPECT_EQ(rig.all<StatusUpdate>()[1].status.state, S::kLost);
+  rig.ack_all();
+  EXPECT_EQ(rig.agent->view().unacknowledged, 0u);
+}
+
 TEST(CheckpointTest, RefusesWhatANewerProgramWrote) {
   Rig rig;
   rig.records = {std::string("\x7f\x01", 2)};

@@ -12,15 +12,9 @@
 #include <vector>
 
 #include "agent/agent.h"
-#include "common/core/hooks.h"
 #include "common/wire/wire.h"
 
 namespace bourse::testing {
-
-inline const bool hooks_ready = [] {
-  hooks::init(nullptr, std::getenv("BOURSE_MUTANT"));
-  return true;
-}();
 
 inline TopologyNode pu(std::uint32_t index) { return TopologyNode{"pu", index, {}, 0, {}, {}}; }
 
@@ -194,13 +188,16 @@ class Rig {
     }
     ++steps;
     Actions out;
+    out.ticket = static_cast<Ticket>(steps);
     agent->step(now, event, out);
-    if (fail_appends && (!out.appends.empty() || !out.compact.empty())) {
-      queue_.push_back(AppendFailed{1, "no space left on device"});
+    const bool appends = !out.appends.empty() || !out.compact.empty();
+    if (fail_appends && appends) {
+      queue_.push_back(AppendFailed{out.ticket, "no space left on device"});
       out.sends.clear();
     } else {
       for (Append& append : out.appends) records.push_back(std::move(append.record));
       if (!out.compact.empty()) snapshot = out.compact, records.clear();
+      if (appends) queue_.push_back(Durable{out.ticket});
     }
     for (Arm& arm : out.arms) timers_[arm.key] = now.mono + arm.after;
     for (const TimerKey& key : out.disarms) timers_.erase(key);

@@ -3,17 +3,11 @@
 
 #include <cstdlib>
 
-#include "common/core/hooks.h"
 #include "common/wire/wire.h"
 #include "tests/api/rig.h"
 
 namespace bourse::test {
 namespace {
-
-const bool mutants = [] {
-  hooks::init(nullptr, getenv("BOURSE_MUTANT"));
-  return true;
-}();
 
 AckStatus ack(std::uint64_t through, std::uint64_t stream = 9) { return {AgentId("h1"), StreamId(stream), Sequence(through)}; }
 
@@ -470,6 +464,33 @@ TEST(ClientStatus, ANewLifeWaitsForTheStartOfAResendSoThatNothingBeforeIsLost) {
   EXPECT_EQ(updates.back().sequence, Sequence(9));
 }
 
+TEST(ClientStatus, WhatALifeBeforeAcknowledgedMeanwhileDoesNotStopTheStream) {
+  Rig r;
+  r.connect(6);
+  StatusUpdate five = status(5, "a", TaskState::kExited), eight = status(8, "b", TaskState::kExited);
+  five.first = Sequence(5), eight.first = Sequence(8);  // 6 and 7 were acknowledged by the life before
+  r.from_master(five);
+  r.from_master(eight);
+  ASSERT_EQ(r.events<TaskUpdate>().size(), 2u);
+  EXPECT_EQ(r.events<TaskUpdate>()[1].sequence, Sequence(8));
+}
+
+TEST(ClientStatus, AKillThatCrossesTheNewsOfTheEndIsDropped) {
+  Rig r;
+  r.connect();
+  r.from_master(status(1, "a", TaskState::kExited));
+  KillTask kill;
+  kill.kill.agent = AgentId("h1");
+  kill.kill.task = TaskId("a");
+  r.clear();
+  r.say(kill);
+  r.say(DeclareTasksLost{AgentId("h1"), {TaskId("a")}});
+  r.say(ReconcileTasks{AgentId("h1"), {TaskId("a")}});
+  EXPECT_TRUE(r.messages<Kill>().empty());
+  EXPECT_TRUE(r.messages<DeclareLost>().empty());
+  for (const Reconcile& asked : r.messages<Reconcile>()) EXPECT_TRUE(asked.tasks.empty());
+}
+
 TEST(ClientStatus, AcknowledgementsAreCumulativeOneATurnAndNeverBeyondWhatWasDelivered) {
   Rig r;
   r.connect();
@@ -479,7 +500,7 @@ TEST(ClientStatus, AcknowledgementsAreCumulativeOneATurnAndNeverBeyondWhatWasDel
   ASSERT_EQ(r.messages<StatusAck>().size(), 1u);
   EXPECT_EQ(r.messages<StatusAck>()[0].through, Sequence(3));
   r.say(ack(99));
-  r.turn();
+  r.pass(milliseconds(10));  // they are gathered for so long
   EXPECT_EQ(r.messages<StatusAck>().back().through, Sequence(4));
 }
 
@@ -739,7 +760,7 @@ TEST(ClientStatus, ExactlyOnceUnderRandomLossAndRepetition) {
         r.pass(seconds(6));
         r.welcome();
       }
-      r.turn();
+      r.pass(milliseconds(10));
       for (const auto& a : r.messages<StatusAck>())
         if (random(10) != 0) acked = std::max(acked, a.through.value);
       r.sent.clear();

@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "common/core/hooks.h"
-
 namespace bourse::batch::test {
-
-// make check-mutants runs these tests with one mechanism disabled; the planner's are in the same program.
-static const bool kHooks = (hooks::init(nullptr, std::getenv("BOURSE_MUTANT")), true);
 
 BatchOptions House::defaults() {
   BatchOptions o;

@@ -225,7 +225,9 @@ TEST(Environment, NamesWhatScriptsAskFor) {
                                                                                    {"HOME", "/home/ann"},
                                                                                    {"SLURM_ARRAY_TASK_ID", "(unset)"},
                                                                                    {"SLURM_RESTART_COUNT", "(unset)"},
-                                                                                   {"OMPI_MCA_plm_rsh_agent", "bourse rsh"}})
+                                                                                   {"OMPI_MCA_plm_rsh_agent", "bourse-rsh"},
+                                                                                   {"HYDRA_LAUNCHER", "ssh"},
+                                                                                   {"HYDRA_LAUNCHER_EXEC", "bourse-rsh"}})
     EXPECT_EQ(value(name), want) << name;
 }
 

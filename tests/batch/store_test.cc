@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/records.h"
@@ -215,6 +216,107 @@ TEST_F(StoreTest, ReadsTheHistoryInPagesNewestFirstAndByFilter) {
   EXPECT_EQ((*history)->answer(JobRequest{{JobId(99), {}}, false}).code, Code::kNotFound);
 }
 
+TEST_F(StoreTest, PagesAHistoryDuringWhichTheClockWasSetBackWithoutLossOrRepeat) {
+  std::vector<std::string> none;
+  auto store = Store::open(path, none);
+  ASSERT_TRUE(store);
+  std::vector<std::string> records;
+  for (std::uint64_t id = 1; id <= 40; ++id) {
+    JobInfo info;
+    info.id = JobId(id), info.full = true;
+    // Half way the clock goes back an hour; several jobs end in the same second on both sides.
+    info.started = info.ended =
+        seconds(100'000) + seconds(static_cast<std::int64_t>(id / 4)) - (id > 20 ? seconds(3600) : seconds(0));
+    records.push_back(submit(id));
+    records.push_back(encode(Record(EndRecord{JobId(id), 0, 0, JobState::kCompleted, true, id, encode_info(info)})));
+  }
+  ASSERT_TRUE((*store)->append_now(records));
+  Reactor reactor;
+  auto history = History::open(path, reactor);
+  ASSERT_TRUE(history);
+  HistoryRequest q;
+  q.limit = 7;
+  std::vector<std::uint64_t> ids;
+  Duration last = kNoLimit;
+  do {
+    const auto page = (*history)->answer(q);
+    for (const JobInfo& row : page.rows) {
+      EXPECT_LE(row.ended, last);
+      last = row.ended;
+      ids.push_back(row.id.value);
+    }
+    q.after = page.next;
+  } while (q.after != 0);
+  ASSERT_EQ(ids.size(), 40u);
+  EXPECT_EQ(std::set<std::uint64_t>(ids.begin(), ids.end()).size(), 40u);
+}
+
+TEST_F(StoreTest, ForgetsOldEndsAFewAtATimeButNeverANumberOrAPartOfALiveArray) {
+  std::vector<std::string> none;
+  {
+    auto store = Store::open(path, none);
+    ASSERT_TRUE(store) << store.error().text();
+    std::vector<std::string> records;
+    for (std::uint64_t id = 1; id <= 1200; ++id) records.push_back(submit(id)), records.push_back(end(id));
+    // 2000 is an array of two that goes on; its first task ended long ago. 3000 is the newest and old as well.
+    records.push_back(submit(2000, 3));
+    JobInfo part;
+    part.id = JobId(2001), part.array = JobId(2000), part.indexes = "0", part.ended = seconds(1);
+    records.push_back(encode(Record(EndRecord{JobId(2000), 0, 0, JobState::kCompleted, false, 2001, encode_info(part)})));
+    records.push_back(submit(3000)), records.push_back(end(3000));
+    ASSERT_TRUE((*store)->append_now(records));
+
+    // Ends are at id + 1 seconds. Kept for good at first; then what ended before 1101.
+    const Time now{seconds(50), seconds(2000)};
+    EXPECT_EQ((*store)->prune_now(now)->jobs, 0u);
+    (*store)->keep_history(seconds(899));
+    std::vector<std::uint64_t> steps;
+    for (auto pruned = (*store)->prune_now(now);; pruned = (*store)->prune_now(now)) {
+      ASSERT_TRUE(pruned) << pruned.error().text();
+      steps.push_back(pruned->jobs);
+      if (!pruned->more) break;
+    }
+    EXPECT_EQ(steps, (std::vector<std::uint64_t>{500, 500, 99}));
+    (*store)->keep_history(seconds(1));
+    while ((*store)->prune_now({seconds(50), seconds(1'000'000)})->jobs > 0) {}
+    Reactor reactor;
+    auto history = History::open(path, reactor);
+    ASSERT_TRUE(history);
+    const auto left = (*history)->answer(HistoryRequest{});
+    ASSERT_EQ(left.rows.size(), 1u);
+    EXPECT_EQ(left.rows.front().id, JobId(2001));
+  }
+  const auto records = load();
+  ASSERT_EQ(of<CounterRecord>(records).size(), 1u);
+  EXPECT_EQ(of<CounterRecord>(records).front().next, JobId(3001));
+  EXPECT_EQ(of<EndRecord>(records).size(), 1u);
+}
+
+TEST_F(StoreTest, DropsAScriptWhenNoJobLiveOrRememberedHasHadItForAWhile) {
+  std::vector<std::string> none;
+  auto store = Store::open(path, none);
+  ASSERT_TRUE(store);
+  JobInfo info;
+  info.id = JobId(1), info.full = true, info.script_digest = "sha256:s", info.started = info.ended = seconds(10);
+  ASSERT_TRUE((*store)->append_now(
+      {encode(Record(BlobRecord{"sha256:s", "#!/bin/sh\n"})), encode(Record(BlobRecord{"sha256:e", "A=1"})), submit(1)}));
+  auto dropped = [&](std::int64_t mono) {
+    const auto pruned = (*store)->prune_now({seconds(mono), seconds(1000 + mono)});
+    EXPECT_TRUE(pruned);
+    return pruned ? pruned->blobs : 99;
+  };
+  EXPECT_EQ(dropped(1), 0u);
+  EXPECT_EQ(dropped(10'000), 0u);  // its job lives
+  ASSERT_TRUE((*store)->append_now({encode(Record(EndRecord{JobId(1), 0, 0, JobState::kCompleted, true, 1, encode_info(info)}))}));
+  EXPECT_EQ(dropped(10'001), 0u);
+  EXPECT_EQ(dropped(12'000), 0u);
+  EXPECT_EQ(dropped(14'000), 1u);  // the environment; the script is in the history
+  (*store)->keep_history(seconds(100));
+  EXPECT_EQ(dropped(14'001), 0u);
+  EXPECT_EQ(dropped(15'000), 0u);
+  EXPECT_EQ(dropped(17'700), 1u);
+}
+
 // --- bytes ---------------------------------------------------------------------------------------------------------
 
 std::vector<std::string> samples() {
@@ -239,7 +341,7 @@ std::vector<std::string> samples() {
                                   WhyRequest{{JobId(4), {}}},
                                   WatchRequest{{{JobId(4), {}}}},
                                   SummaryRequest{},
-                                  StepRequest{{JobId(4), {}}, "h2", {"a", "b"}, {"E=1"}, "/d", "i", "o", "e"}};
+                                  StepRequest{{JobId(4), {}}, "h2", {"a", "b"}, {"E=1"}, "/d", "i", "o", "e", "k-1"}};
   std::vector<std::string> out;
   for (auto& body : bodies) {
     const ToolRequest request{kBatchProtocol, 42, body};

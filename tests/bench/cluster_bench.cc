@@ -42,7 +42,7 @@ bool shell(const std::string& command) { return std::system(command.c_str()) == 
 
 // Processes a second that this host can fork, exec and reap at all, as many in flight as there are cores.
 double fork_rate(int count) {
-  const std::string line = output_of(fmt::format("{}/forkrate /bin/true {}", g_tools, count));
+  const std::string line = output_of(fmt::format("{}/forkrate {} /bin/true", g_tools, count));
   const std::size_t at = line.find("\"rate\"");
   return at == std::string::npos ? 0 : std::atof(line.c_str() + line.find(':', at) + 1);
 }

@@ -597,6 +597,29 @@ TEST(Registry, EpochsGrowThroughSnapshots) {
   EXPECT_EQ(two.cluster(), "c");
 }
 
+TEST(Registry, EpochsGrowThoughAppendsFailed) {
+  house::LogRegistry one;
+  std::vector<std::string> records;
+  for (Ticket ticket = 1; ticket <= 4; ++ticket) {
+    Actions out;
+    out.ticket = ticket;
+    one.lead("c", out);
+    if (ticket < 4) {
+      one.failed(ticket);  // the disk is full: nothing of it is in the log
+      continue;
+    }
+    for (const Append& append : out.appends) records.push_back(append.record);
+    one.durable(ticket);
+  }
+  house::LogRegistry two;
+  ASSERT_TRUE(two.replay({}, records));
+  Actions out;
+  out.ticket = 5;
+  two.lead("c", out);
+  two.durable(5);
+  EXPECT_GT(two.epoch(), one.epoch());
+}
+
 TEST(Registry, ATornRecordRefusesTheStart) {
   Rig rig;
   rig.agent(kA1, "h1", amount(1, 1));

@@ -16,14 +16,10 @@
 #include <vector>
 
 #include "common/core/actor.h"
-#include "common/core/hooks.h"
 #include "common/core/rng.h"
 #include "master/master.h"
 
 namespace bourse::test {
-
-// BOURSE_MUTANT disables mechanisms here as it does in the programs (make check-mutants).
-inline const bool kHooks = (hooks::init(nullptr, std::getenv("BOURSE_MUTANT")), true);
 
 inline Resources amount(std::int64_t cpus, std::int64_t gib) {
   Resources r;

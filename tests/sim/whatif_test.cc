@@ -153,6 +153,32 @@ TEST(Simulate, ManyNodesCarryWhatOneDoes) {
   EXPECT_NEAR(report->max_wait_s, 148, 1);
 }
 
+// The master gathers the free nodes for the head's gang and offers them to no other line meanwhile.
+TEST(Simulate, DISABLED_OneCoreNodesBackfillAsOneNodeOfAllCoresDoes) {
+  auto jobs = jobs_of(*parse_swf(kFirst, "w"), Estimates::kUser);
+  batch::SimulateOptions options;
+  options.nodes = {{10, 1}};
+  options.backfill = true;
+  ASSERT_TRUE(batch::simulate(jobs, options));
+  std::vector<long> starts;
+  for (const TraceJob& job : jobs) starts.push_back(std::lround(static_cast<double>(job.start.count()) / 1e6));
+  EXPECT_EQ(starts, (std::vector<long>{0, 100, 203, 3}));
+}
+
+// 100 s in which nothing can be started, and 100,000 s of the same: waiting costs no events.
+TEST(Simulate, WaitingForTheHeadWithoutBackfillCostsNothing) {
+  const auto events = [](const char* run) {
+    const std::string r = run;
+    auto jobs =
+        jobs_of(*parse_swf(line("1 0 " + r + " 60 " + r) + line("2 1 50 80 50") + line("3 2 10 10 10"), "w"), Estimates::kUser);
+    batch::SimulateOptions options;
+    options.nodes = {{1, 100}};
+    options.backfill = false;
+    return batch::simulate(jobs, options)->events;
+  };
+  EXPECT_LT(events("100000"), events("100") + 20'000);  // the client looks around every 10 s
+}
+
 TEST(Simulate, AJobThatNoNodeCanCarryIsRefusedAndCounted) {
   auto jobs = jobs_of(*parse_swf(line("1 0 10 11 10") + line("2 1 10 1 10"), "w"), Estimates::kUser);
   batch::SimulateOptions options;

@@ -242,6 +242,33 @@ TEST(MasterLink, CarriesVerifiedMessagesCountsOthersAndGoesToTheNext) {
   ASSERT_TRUE(run_until(reactor, [&] { return at_first == "3"; }));
 }
 
+TEST(MasterLink, AFullQueueEndsTheSessionOnceAndTheNextConnectSendsAgain) {
+  TempDir dir;
+  Context context;
+  Reactor reactor;
+  Listener there(context, reactor, {});
+  ASSERT_TRUE(there.bind("inproc://there", nullptr));
+  std::string got;
+  there.on_frame([&](const Frame& f) { got = number_of(*wire::decode(f.bytes)); });
+  SocketLimits tiny;
+  tiny.high_water_mark = 1;
+  MasterLink link(context, reactor, {"ipc://" + dir / "nobody", "inproc://there"}, nullptr, "", tiny);
+  int lost = 0;
+  link.on_lost([&] { ++lost; });
+  ASSERT_TRUE(link.connect());
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 200; ++i) link.send(heartbeat(i));
+  EXPECT_EQ(lost, 0);  // not from within send
+  ASSERT_TRUE(run_until(reactor, [&] { return lost > 0; }));
+  link.send(heartbeat(200));
+  (void)reactor.turn(Duration(0));
+  EXPECT_EQ(lost, 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("event=send_queue_full"), std::string::npos);
+  link.next();
+  link.send(heartbeat(201));
+  ASSERT_TRUE(run_until(reactor, [&] { return got == "201"; }));
+}
+
 // --- process -----------------------------------------------------------------------------------------------------------------
 
 TEST(Incarnation, GrowsWithEachLifeAndIsNeverBehindTheClock) {

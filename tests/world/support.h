@@ -9,16 +9,9 @@
 #include <functional>
 #include <string>
 
-#include "common/core/hooks.h"
 #include "common/world/reactor.h"
 
 namespace bourse::test {
-
-// BOURSE_MUTANT=NAME disables a mechanism, so that `make check-mutants` sees whether the tests notice.
-inline const bool hooks_set = [] {
-  hooks::init(nullptr, getenv("BOURSE_MUTANT"));  // NOLINT(concurrency-mt-unsafe)
-  return true;
-}();
 
 class TempDir {
  public:

@@ -1,0 +1,116 @@
+#include "frameworks/batch/options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <map>
+
+namespace bourse::batch {
+namespace {
+
+constexpr std::array<std::string_view, 12> kLive = {"batch.default_time_limit", "batch.max_time_limit", "batch.default_mem_per_cpu",
+                                                    "batch.slice_reuse",        "batch.slice_idle",     "batch.kill_wait",
+                                                    "batch.requeue_max",        "batch.queue_max",      "batch.submit_max_bytes",
+                                                    "batch.backfill",           "batch.history_keep",   "log.level"};
+
+struct Field {
+  std::string_view key;
+  std::int64_t (*get)(const BatchOptions&);
+  void (*set)(BatchOptions&, std::int64_t);
+};
+constexpr std::array kFields = {
+    Field{"default_time_limit", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.default_time_limit.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.default_time_limit = Duration(v); }},
+    Field{"max_time_limit", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.max_time_limit.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.max_time_limit = Duration(v); }},
+    Field{"default_mem_per_cpu", [](const BatchOptions& o) { return o.default_mem_per_cpu.value; },
+          [](BatchOptions& o, std::int64_t v) { o.default_mem_per_cpu = Bytes(v); }},
+    Field{"slice_idle", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.slice_idle.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.slice_idle = Duration(v); }},
+    Field{"kill_grace", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.kill_grace.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.kill_grace = Duration(v); }},
+    Field{"requeue_max", [](const BatchOptions& o) { return std::int64_t{o.requeue_max}; },
+          [](BatchOptions& o, std::int64_t v) { o.requeue_max = static_cast<std::uint32_t>(v); }},
+    Field{"script_bytes_max", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.script_bytes_max); },
+          [](BatchOptions& o, std::int64_t v) { o.script_bytes_max = static_cast<std::uint64_t>(v); }},
+    Field{"pending_max", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.pending_max); },
+          [](BatchOptions& o, std::int64_t v) { o.pending_max = static_cast<std::uint64_t>(v); }},
+    Field{"backfill_depth", [](const BatchOptions& o) { return std::int64_t{o.backfill_depth}; },
+          [](BatchOptions& o, std::int64_t v) { o.backfill_depth = static_cast<std::uint32_t>(v); }},
+};
+
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> out;
+  std::string section;
+  const std::string text = config.dump();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with("[")) section = line.substr(1, line.find(']') - 1) + ".";
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with("[") || equals == std::string::npos) continue;
+    if (section == "batch." || section == "cluster." || section == "log.")
+      out[section + line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return out;
+}
+
+}  // namespace
+
+BatchOptions options_of(const Config& config) {
+  BatchOptions o;
+  o.cluster = config.text("cluster", "name");
+  o.framework = config.text("batch", "framework");
+  o.default_time_limit = config.duration("batch", "default_time_limit");
+  o.max_time_limit = config.duration("batch", "max_time_limit");
+  o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");
+  o.slice_idle = config.flag("batch", "slice_reuse") ? config.duration("batch", "slice_idle") : Duration{0};
+  o.kill_grace = config.duration("batch", "kill_wait");
+  o.requeue_max = static_cast<std::uint32_t>(config.integer("batch", "requeue_max"));
+  // A script travels within one request and one launch, which have limits of their own.
+  o.script_bytes_max =
+      std::min<std::uint64_t>(static_cast<std::uint64_t>(config.size("batch", "submit_max_bytes").value), kScriptBytesMax);
+  o.pending_max = static_cast<std::uint64_t>(config.integer("batch", "queue_max"));
+  if (config.text("batch", "backfill") != "easy") o.backfill_depth = 0;
+  return o;
+}
+
+std::string live_text(const BatchOptions& options) {
+  std::string out;
+  for (const Field& field : kFields) out += std::string(field.key) + "=" + std::to_string(field.get(options)) + "\n";
+  return out;
+}
+
+Result<> take_live(std::string_view text, BatchOptions& options) {
+  BatchOptions next = options;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t equals = std::min(line.find('='), line.size());
+    const auto field =
+        std::find_if(kFields.begin(), kFields.end(), [&](const Field& f) { return f.key == line.substr(0, equals); });
+    const std::string_view value = line.substr(std::min(equals + 1, line.size()));
+    std::int64_t number = 0;
+    const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (field == kFields.end() || failure != std::errc() || end != value.data() + value.size())
+      return Error(Code::kCorrupt, "'" + std::string(line) + "' is no option that can change while bourse-batch runs");
+    field->set(next, number);
+  }
+  options = std::move(next);
+  return {};
+}
+
+ConfigChanges config_changes(const Config& before, const Config& after) {
+  ConfigChanges out;
+  const auto old = values_of(before);
+  for (const auto& [key, value] : values_of(after)) {
+    const auto it = old.find(key);
+    if (it != old.end() && it->second == value) continue;
+    const std::string line = key + ": " + (it == old.end() ? "" : it->second) + " -> " + value;
+    (std::find(kLive.begin(), kLive.end(), key) != kLive.end() ? out.live : out.restart).push_back(line);
+  }
+  return out;
+}
+
+}  // namespace bourse::batch
