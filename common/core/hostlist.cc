@@ -127,6 +127,30 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   return hosts;
 }
 
+bool host_before(std::string_view a, std::string_view b) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!digit(a[i]) || !digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    std::size_t m = i, n = j;
+    while (m < a.size() && a[m] == '0') ++m;
+    while (n < b.size() && b[n] == '0') ++n;
+    std::size_t p = m, q = n;
+    while (p < a.size() && digit(a[p])) ++p;
+    while (q < b.size() && digit(b[q])) ++q;
+    if (p - m != q - n) return p - m < q - n;
+    const int order = a.substr(m, p - m).compare(b.substr(n, q - n));
+    if (order != 0) return order < 0;
+    i = p, j = q;
+  }
+  if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
+  return a < b;  // "h1" and "h01" are two hosts
+}
+
 std::string compress_hosts(const std::vector<std::string>& hosts) {
   struct Run {
     std::string first_text;

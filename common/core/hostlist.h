@@ -20,6 +20,8 @@ constexpr std::size_t kIndexesMax = 1'000'000;  // that overlapping ranges with 
 Result<std::vector<std::string>> expand_hosts(std::string_view list);  // in the order written; zero padding is kept
 // "h[1-4,7]". Names that differ only in their last number are one group; groups, and numbers in a group, stay in the order of
 // first appearance, and a name that appears again is dropped.
+// "h2" before "h10": runs of digits are compared as numbers.
+bool host_before(std::string_view a, std::string_view b);
 std::string compress_hosts(const std::vector<std::string>& hosts);
 
 // A set of 64-bit indexes kept as ranges, so "1-1000000000" costs nothing.

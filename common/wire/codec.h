@@ -66,6 +66,12 @@ constexpr bool same(Wire wire, Domain domain) {
   return static_cast<int>(wire) == static_cast<int>(domain);
 }
 
+// Whether the elements of a vector lie where their type may be read. The verifier looks at its length only.
+template <class T>
+bool in_place(const Vector<T>& vector, std::size_t alignment) {
+  return vector.size() == 0 || reinterpret_cast<std::uintptr_t>(vector.Data()) % alignment == 0;
+}
+
 // --- reading -------------------------------------------------------------------------------------------------------
 
 class In {

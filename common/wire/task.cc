@@ -63,6 +63,7 @@ static Offset<Vector<const fb::Rlimit*>> put_rlimits(Builder& b, const std::vect
 static bool read_rlimits(In& in, const Vector<const fb::Rlimit*>* structs, std::vector<Rlimit>& rlimits) {
   if (structs == nullptr) return true;
   if (!in.count(structs->size(), sizeof(fb::Rlimit), "rlimits")) return false;
+  if (!in_place(*structs, alignof(fb::Rlimit))) return in.fail(Code::kCorrupt, "rlimits", "are out of place");
   for (const fb::Rlimit* rlimit : *structs) {
     if (rlimit->resource() < 0) return in.fail(Code::kCorrupt, "rlimits", "resource is below zero");
     rlimits.push_back({rlimit->resource(), rlimit->soft(), rlimit->hard()});

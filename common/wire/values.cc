@@ -42,6 +42,8 @@ bool read_counters(In& in, const fb::Counters* table, Counters& counters, std::s
   if (table == nullptr) return true;
   const std::size_t n = table->amounts() == nullptr ? 0 : table->amounts()->size();
   if (!in.table() || !in.count(n, sizeof(std::int64_t), "amounts")) return in.at(field);
+  if (n > 0 && !in_place(*table->amounts(), sizeof(std::int64_t)))
+    return in.fail(Code::kCorrupt, field, "amounts are out of place");
   std::string last;
   std::size_t seen = 0;
   const bool ok = in.each(table->names(), "names", [&](std::size_t i, std::string_view text) {

@@ -488,6 +488,10 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
   const std::uint64_t number = job.number(rank);
   Run& run = note_run(job, rank, attempt_of(job, rank), false);
   run.gang = gang;
+  // The script runs on the first host, and users expect that to be the first of the list.
+  std::ranges::stable_sort(slices, [this](const SliceId& a, const SliceId& b) {
+    return host_before(alloc_.find(a)->agent.str(), alloc_.find(b)->agent.str());
+  });
   run.slices = std::move(slices);
   std::vector<Planner::Holding> holdings;
   bool ready = true;

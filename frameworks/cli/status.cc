@@ -52,7 +52,8 @@ struct Shown {
 std::string rounded(const std::string& text) {
   const auto bytes = parse_size(text);
   if (!bytes || bytes->value < kGiB.value) return text;
-  return fmt::format("{:.1f}GiB", static_cast<double>(bytes->value / (kGiB.value / 10)) / 10);
+  const std::int64_t tenths = bytes->value / (kGiB.value / 10);
+  return fmt::format("{}.{}GiB", tenths / 10, tenths % 10);
 }
 
 int table(const std::string& program, const std::vector<Row>& rows, const Request& request, const std::vector<Shown>& shown,

@@ -15,6 +15,7 @@ void* operator new(std::size_t n) {
   if (void* p = std::malloc(n)) return p;
   std::abort();
 }
+void* operator new(std::size_t n, const std::nothrow_t& /*tag*/) noexcept { return operator new(n); }
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 

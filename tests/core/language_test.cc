@@ -403,5 +403,13 @@ TEST(Constraints, BrokenOnesAreRefusedWithTheForms) {
   EXPECT_EQ(parse_constraints(many).error().code(), Code::kLimit);
 }
 
+TEST(Hosts, AreOrderedByTheirNumbers) {
+  std::vector<std::string> hosts = {"h10", "h2", "r2n1", "h1", "r1n10", "r1n9", "h01", "login"};
+  std::ranges::sort(hosts, host_before);
+  EXPECT_EQ(hosts, (std::vector<std::string>{"h01", "h1", "h2", "h10", "login", "r1n9", "r1n10", "r2n1"}));
+  for (const std::string& a : hosts)
+    for (const std::string& b : hosts) EXPECT_EQ(host_before(a, b) && host_before(b, a), false);
+}
+
 }  // namespace
 }  // namespace bourse
