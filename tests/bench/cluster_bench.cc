@@ -199,11 +199,14 @@ void latency() {
   std::vector<double> taken;
   for (int i = 0; i < 60; ++i) {
     const auto start = Clock::now();
-    c->send(batch::SubmitRequest{{{"", spec}}, false});
+    auto reply = cli::call<batch::SubmitReply>(*c, batch::SubmitRequest{{{"", spec}}, false});
+    if (!reply || reply->items.size() != 1 || reply->items[0].code != Code::kOk) {
+      fmt::print("submit: {}\n", reply ? reply->items[0].reason : reply.error().text());
+      break;
+    }
     std::array<char, 16> line{};
     if (read(fd, line.data(), line.size()) <= 0) break;
     taken.push_back(seconds_since(start) * 1000);
-    (void)c->next(seconds(5));
     // Chained: the next is submitted as soon as this one has ended, as a workflow does.
     batch::QueueRequest queue;
     while (true) {
@@ -229,6 +232,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   g_bin = bin;
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   g_tools = std::filesystem::path(bin).parent_path().string() + "/tests/tools";
   std::string pattern = "/tmp/bourse-bench.XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) return 1;
