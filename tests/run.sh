@@ -5,6 +5,7 @@
 set -u
 B=${B:-build/release}
 T=${T:-}
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES  # jobs inherit our environment, and some of them are makes
 export B BOURSE_BIN="$PWD/$B/bin"
 case "${SAN:-}" in *thread*) export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ;; esac
 out=$(mktemp -d)
