@@ -93,7 +93,6 @@ void Client::Impl::on(Time, const SliceUp& body, Actions& out, Up& up) {
   const std::uint64_t number = body.spec.id.number;
   const SliceTable::Entry* before = slices.find(number);
   const bool report = !before || before->stage == SliceTable::Stage::kUp;  // not the answer to an accept of this session
-  const bool again = before && before->stage == SliceTable::Stage::kUp;
   const SliceTable::GangNews news = slices.up(body.agent, body.spec);
   SliceTable::Entry& entry = *slices.find(number);
   if (entry.releasing) {  // given back already; the master may not have heard
@@ -102,13 +101,6 @@ void Client::Impl::on(Time, const SliceUp& body, Actions& out, Up& up) {
   }
   // An agent that came to a new leader after us: what we asked at our Welcome had nowhere to go.
   if (report && reported.insert(body.agent).second) reconcile(body.agent, out);
-  // Told once more: its agent has come back, and a kill that was sent meanwhile had nowhere to go.
-  if (again) {
-    for (const TaskId& task : tasks.on(body.agent)) {
-      const TaskTable::Entry* known = tasks.find(task);
-      if (known && known->kill && !known->waiting) send(out, *known->kill);
-    }
-  }
   up.emplace_back(SliceReady{body.agent, body.spec});
   if (news == SliceTable::GangNews::kReady) {
     const GangId gang = entry.gang;
