@@ -101,7 +101,7 @@ list   = $(subst $(comma), ,$(1))
 SCHEMAS := common/wire/bourse.fbs $(wildcard frameworks/*/*.fbs)
 GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.h)
 CAPI    := $(B)/libbourse.so.$(VERSION)
-PLUGINS := $(patsubst plugins/%.cc,%,$(wildcard plugins/examples/*.cc))
+PLUGINS := $(patsubst plugins/%.c,%,$(wildcard plugins/examples/*.c))
 EXAMPLES:= $(patsubst frameworks/api/examples/%.c,$(B)/examples/%,$(wildcard frameworks/api/examples/*.c))
 MANS    := $(wildcard man/*.[1-8])
 
@@ -203,6 +203,16 @@ $(B)/tests/tools/%: tests/tools/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) -std=gnu11 -Wall -Wextra -O2 -static $< -o $@
+
+# One plugin for each fault of tests/plugins/broken.c.
+FAULTS       := good no_symbol wrong_abi short_size no_kind other_kind bad_name no_get init_fails no_interface short_interface null_function \
+                create_fails rank_twice crashes loops slow endless stranger random nan_score far_score bad_device big_state
+BROKEN       := $(FAULTS:%=$(B)/tests/plugins/%.so)
+$(BROKEN): $(B)/tests/plugins/%.so: tests/plugins/broken.c plugins/include/bourse/plugin.h $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,PLUGIN,$@)
+	$(Q)$(CC) $(all_cpp) $(all_c) $(CFLAGS) -Wno-unused-function -Wno-unused-parameter -D$(shell echo $* | tr a-z A-Z) -shared $(all_ld) $(LDFLAGS) $< -o $@
+$(B)/tests/bin/world: | $(BROKEN)
 
 check: all $(TEST_BINS) $(TOOL_BINS) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
