@@ -41,6 +41,7 @@ constexpr std::array kCommands = {
     Command{"rsh", rsh_main, "the same, called as mpirun calls ssh"},
     Command{"hostnames", hostnames_main, "expand a host list"},
     Command{"simulate", simulate_main, "replay a workload trace in virtual time"},
+    Command{"doctor", doctor_main, "check this host's settings and say how to mend them"},
     Command{"supervise", supervise_main, ""},
 };
 

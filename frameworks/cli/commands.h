@@ -35,4 +35,7 @@ int hostnames_main(int argc, char** argv);
 
 int simulate_main(int argc, char** argv);
 
+// This host: doctor.cc.
+int doctor_main(int argc, char** argv);
+
 }  // namespace bourse::cli
