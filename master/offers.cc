@@ -166,6 +166,24 @@ void answer(House& h, FrameworkIx ix, PeerId peer, AcceptReply reply) {
   h.send(peer, std::move(reply));
 }
 
+// The answer is as old as the accept. A framework that did not hear it may not have heard either what has become of the slices since.
+void tell_of_slices(House& h, const Session& from, const Accept& accept, const AcceptReply& reply) {
+  if (hooks::mutant("master.repeat_tells_no_slices")) return;
+  const FrameworkId& framework = h.frameworks.at(from.row).id;
+  for (std::size_t i = 0; i < accept.items.size() && i < reply.items.size(); ++i) {
+    if (reply.items[i].code != Code::kOk) continue;
+    for (const Accept::Slice& slice : accept.items[i].slices) {
+      const SliceId id{framework, slice.number};
+      const SliceRow* row = h.slices.find(id);
+      if (row == nullptr || row->told) {
+        h.send(from.peer, SliceGone{AgentId("-"), id, SliceEnd::kUnknown, "it ended before its accept was said again"});
+      } else if (row->state == SliceRow::State::kUp) {
+        h.send(from.peer, SliceUp{h.agents.at(row->agent).id, row->spec});
+      }
+    }
+  }
+}
+
 // True when it is a repeat and has been dealt with.
 bool answered_before(House& h, const Session& from, const Accept& accept) {
   const FrameworkRow& row = h.frameworks.at(from.row);
@@ -173,6 +191,7 @@ bool answered_before(House& h, const Session& from, const Accept& accept) {
   if (hooks::mutant("master.accept_twice")) return false;
   if (found != row.answers.end()) {
     h.send(from.peer, found->second);
+    tell_of_slices(h, from, accept, found->second);
     return true;
   }
   if (accept.sequence.value > row.answers_dropped) return false;

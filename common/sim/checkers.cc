@@ -109,11 +109,6 @@ void TaskChecker::started(const TaskKey& task, const Execution& execution) {
   }
 }
 
-void TaskChecker::sent(Node& from, const Send& send) {
-  if (from.kind() != Node::Kind::kFramework) return;
-  if (const auto* kill = std::get_if<Kill>(&send.message.body)) killed_.insert({FrameworkId(from.name()), kill->task});
-}
-
 void TaskChecker::session(Node& framework, const SessionEvent& event) {
   const auto* update = std::get_if<TaskUpdate>(&event);
   if (update == nullptr) return;
@@ -142,12 +137,12 @@ void TaskChecker::end(const TaskKey& key, const TaskUpdate& update, Incarnation 
   const bool ran = truth != world_.executions().end();
   const auto [at, first] = ends_.try_emplace(key, End{status, life});
   if (!first) {
+    const bool before_in_this_life = at->second.life == life;
     at->second.life = life;
     if (ran && truth->second.vanished) return;
     // It never ran; the record of its end went with the host's power, so the next boot cannot know better.
     if (!ran && status.state == TaskState::kLost && status.message == "host rebooted") return;
-    // A kill that crosses the end on its way finds an agent that has forgotten the task: that answer is no end.
-    if (status.state == TaskState::kNeverStarted && killed_.contains(key)) return;
+    if (before_in_this_life) world_.violation(name + " ends twice in one life of its framework");
     const TaskStatus& before = at->second.status;
     if (before.state != status.state || before.exit_code != status.exit_code || before.signal != status.signal) {
       const auto told = [](const TaskStatus& t) {

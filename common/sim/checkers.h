@@ -47,7 +47,6 @@ class TaskChecker final : public Observer {
  public:
   explicit TaskChecker(World& world) : world_(world) { world.observe(*this); }
   void started(const TaskKey& task, const Execution& execution) override;
-  void sent(Node& from, const Send& send) override;
   void session(Node& framework, const SessionEvent& event) override;
   [[nodiscard]] std::size_t ends() const { return ends_.size(); }
 
@@ -59,7 +58,6 @@ class TaskChecker final : public Observer {
     Incarnation life;
   };
   std::map<TaskKey, End> ends_;
-  std::set<TaskKey> killed_;
   std::set<std::tuple<Incarnation, FrameworkId, AgentId, StreamId, Sequence>> seen_;
 };
 

@@ -21,7 +21,10 @@ StatusStreams::Verdict StatusStreams::seen(const AgentId& agent, StreamId stream
       streams_.erase(eldest);
     }
   }
-  if (first.value != 0 && first > state.next && first <= sequence) state.next = first;
+  if (first.value != 0 && first > state.next && first <= sequence) {
+    state.next = first;
+    (void)advance(state, Sequence(first.value - 1));  // by a life before this one
+  }
   if (state.next.value == 0) {
     if (sequence.value == 1 || (state.first.value != 0 && sequence <= state.first)) {
       state.next = sequence;
@@ -48,12 +51,27 @@ StatusStreams::Verdict StatusStreams::seen(const AgentId& agent, StreamId stream
 bool StatusStreams::acknowledge(const AgentId& agent, StreamId stream, Sequence through) {
   auto it = streams_.find({agent, stream});
   if (it == streams_.end() || it->second.next.value == 0) return false;
-  State& state = it->second;
-  const Sequence bounded{std::min(through.value, state.next.value - 1)};
-  if (bounded <= state.acked) return false;
-  state.acked = bounded;
+  if (!advance(it->second, Sequence(std::min(through.value, it->second.next.value - 1)))) return false;
   dirty_.insert(it->first);
   return true;
+}
+
+bool StatusStreams::skip(const AgentId& agent, StreamId stream, Sequence sequence) {
+  State& state = streams_.at({agent, stream});
+  state.skipped.insert(sequence);
+  if (!advance(state, state.acked)) return false;
+  dirty_.insert({agent, stream});
+  return true;
+}
+
+bool StatusStreams::advance(State& state, Sequence through) {
+  const Sequence before = state.acked;
+  state.acked = std::max(state.acked, through);
+  while (!state.skipped.empty() && *state.skipped.begin() <= state.acked.next()) {
+    state.acked = std::max(state.acked, *state.skipped.begin());
+    state.skipped.erase(state.skipped.begin());
+  }
+  return state.acked > before;
 }
 
 void StatusStreams::repeat(const AgentId& agent, StreamId stream) {

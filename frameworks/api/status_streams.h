@@ -22,6 +22,8 @@ class StatusStreams {
   Verdict seen(const AgentId& agent, StreamId stream, Sequence sequence, Sequence first);
   // The framework has it safe. Bounded by what was delivered. True when that is news.
   bool acknowledge(const AgentId& agent, StreamId stream, Sequence through);
+  // Delivered to nobody: counts as acknowledged as soon as everything before it is. True when that is news.
+  bool skip(const AgentId& agent, StreamId stream, Sequence sequence);
   void repeat(const AgentId& agent, StreamId stream);  // the agent may not have our acknowledgement
   void repeat_all();                                   // a new session
   struct Ack {
@@ -33,14 +35,17 @@ class StatusStreams {
   [[nodiscard]] bool acks_waiting() const { return !dirty_.empty(); }
 
  private:
+  struct State;
+  static bool advance(State& state, Sequence through);
   static constexpr std::size_t kStreamsPerAgent = 4;  // an agent has one; older ones linger for late messages
   using Key = std::pair<AgentId, StreamId>;
   struct State {
     Sequence next;   // to be delivered; 0: not known yet
     Sequence first;  // met, while `next` is not known
     Sequence acked;
-    bool nudged = false;      // asked for a resend since the last delivery; once is enough
-    std::uint64_t order = 0;  // of first sight
+    std::set<Sequence> skipped;  // beyond `acked`
+    bool nudged = false;         // asked for a resend since the last delivery; once is enough
+    std::uint64_t order = 0;     // of first sight
   };
   std::map<Key, State> streams_;
   std::set<Key> dirty_;

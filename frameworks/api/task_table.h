@@ -22,6 +22,7 @@ class TaskTable {
     SliceId slice;            // number 0: not known
     bool waiting = false;     // its launch has not been sent
     bool confirmed = false;   // the agent told us of it in this session
+    StreamId heard;           // in which it told us of it, in this life; 0: it did not
     std::uint64_t round = 0;  // of reconciliation, in which doubt began
     bool declared_lost = false;
     std::optional<Kill> kill;  // asked for; repeated in each session until it has ended

@@ -442,8 +442,8 @@ TEST(ClientStatus, StreamsAreCountedByAgentAndStream) {
   Rig r;
   r.connect();
   r.from_master(status(1, "a", TaskState::kExited, 9, "h1"));
-  r.from_master(status(1, "a", TaskState::kExited, 9, "h2"));
-  r.from_master(status(1, "a", TaskState::kExited, 10, "h1"));
+  r.from_master(status(1, "b", TaskState::kExited, 9, "h2"));
+  r.from_master(status(1, "c", TaskState::kExited, 10, "h1"));
   EXPECT_EQ(r.events<TaskUpdate>().size(), 3u);
 }
 
@@ -473,6 +473,51 @@ TEST(ClientStatus, WhatALifeBeforeAcknowledgedMeanwhileDoesNotStopTheStream) {
   r.from_master(eight);
   ASSERT_EQ(r.events<TaskUpdate>().size(), 2u);
   EXPECT_EQ(r.events<TaskUpdate>()[1].sequence, Sequence(8));
+}
+
+// A life before acknowledged the end while this one was told of the task's beginning. What the agent has forgotten it calls never
+// started, when it is asked; the framework has the end in its records, and this is not another.
+TEST(ClientStatus, AnEndThatALifeBeforeAcknowledgedIsNotToldAsNeverStarted) {
+  Rig r;
+  r.connect(6);
+  StatusUpdate running = status(5, "a", TaskState::kRunning), never = status(8, "a", TaskState::kNeverStarted);
+  running.first = Sequence(5), never.first = Sequence(8);
+  r.from_master(running);
+  r.say(ack(5));
+  r.turn();
+  r.clear();
+  r.from_master(never);
+  r.pass(milliseconds(10));
+  EXPECT_TRUE(r.events<TaskUpdate>().empty());
+  ASSERT_EQ(r.messages<StatusAck>().size(), 1u) << "the agent must not wait for an acknowledgement that nobody will ask for";
+  EXPECT_EQ(r.messages<StatusAck>()[0].through, Sequence(8));
+}
+
+TEST(ClientStatus, NeverStartedInAnotherStreamIsAnEnd) {  // the agent's host lost power, and with it what it knew of the task
+  Rig r;
+  r.connect(6);
+  r.from_master(status(1, "a", TaskState::kRunning, 9));
+  r.clear();
+  r.from_master(status(1, "a", TaskState::kNeverStarted, 10));
+  EXPECT_EQ(r.events<TaskUpdate>().size(), 1u);
+}
+
+TEST(ClientStatus, ASecondEndIsNotToldAndIsAcknowledgedOnlyBehindWhatIsBeforeIt) {
+  Rig r;
+  r.connect();
+  r.from_master(status(1, "a", TaskState::kExited));
+  r.from_master(status(2, "b", TaskState::kExited));
+  r.from_master(status(3, "a", TaskState::kExited));
+  EXPECT_EQ(r.events<TaskUpdate>().size(), 2u);
+  r.pass(seconds(1));
+  EXPECT_TRUE(r.messages<StatusAck>().empty());
+  r.say(ack(1));
+  r.pass(seconds(1));
+  ASSERT_EQ(r.messages<StatusAck>().size(), 1u);
+  EXPECT_EQ(r.messages<StatusAck>()[0].through, Sequence(1));
+  r.say(ack(2));
+  r.pass(seconds(1));
+  EXPECT_EQ(r.messages<StatusAck>().back().through, Sequence(3));
 }
 
 TEST(ClientStatus, AKillThatCrossesTheNewsOfTheEndIsDropped) {

@@ -178,6 +178,31 @@ TEST(Offers, ARepeatedAcceptIsAnsweredAgainAndCarriedOutOnce) {
   EXPECT_EQ(rig.take<CarveSlices>(kA1).size(), 1U);
 }
 
+TEST(Offers, ARepeatedAcceptIsToldWhatHasBecomeOfItsSlices) {
+  Rig rig;
+  rig.agent(kA1, "h1", amount(4, 8));
+  rig.framework(kF1, "one");
+  rig.demand(kF1, {line(1, shape(2, 4), 1)});
+  rig.pass();
+  const Accept accept = Rig::accept(1, rig.offers(kF1).at(0), 100, shape(2, 4));
+  rig.say(kF1, accept);
+  SliceUp up;
+  up.agent = AgentId("h1");
+  up.spec = rig.take<CarveSlices>(kA1).at(0).slices.at(0);
+  rig.say(kA1, up);
+  rig.take<SliceUp>(kF1);
+  rig.say(kF1, accept);
+  ASSERT_EQ(rig.take<SliceUp>(kF1).size(), 1U);
+  rig.say(kA1, SliceGone{AgentId("h1"), up.spec.id, SliceEnd::kHostReboot, "host rebooted"});
+  rig.take<SliceGone>(kF1);  // as if it were lost on its way
+  rig.take<AcceptReply>(kF1);
+  rig.say(kF1, accept);
+  EXPECT_EQ(rig.take<AcceptReply>(kF1).at(0).items.at(0).code, Code::kOk);
+  const auto gone = rig.take<SliceGone>(kF1);
+  ASSERT_EQ(gone.size(), 1U);
+  EXPECT_EQ(gone[0].slice, up.spec.id);
+}
+
 TEST(Offers, AnOfferOfAnotherFrameworkCannotBeAccepted) {
   Rig rig;
   rig.agent(kA1, "h1", amount(4, 8));

@@ -95,6 +95,15 @@ TEST(Swarm, NoStatusLeavesAnAgentBeforeItIsRecordedThoughItsDiskIsFull) {
   expect_clean_with({Fault::kAgentDiskFull, Fault::kKillAgent});
 }
 
+// Found at random, one in some thousands.
+TEST(Swarm, SeedsThatFoundSomething) {
+  for (const std::uint64_t seed : {154'982'595, 292'521'964}) {
+    RunOptions options;
+    options.seed = seed;
+    expect_clean(options);
+  }
+}
+
 TEST(Swarm, SeedFromTheEnvironment) {
   const char* seed = std::getenv("BOURSE_SIM_SEED");
   if (seed == nullptr) GTEST_SKIP() << "BOURSE_SIM_SEED is not set";
