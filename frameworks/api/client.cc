@@ -1,6 +1,7 @@
 #include "frameworks/api/client.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/core/hooks.h"
 #include "common/world/log.h"
@@ -54,7 +55,8 @@ void Client::Impl::leave(Actions& out, Up& up, const std::string& reason) {
 void Client::Impl::finish(Phase final_phase, Actions& out) {
   phase = final_phase;
   announced = false;
-  for (std::uint32_t kind : {kHelloTimer, kHeartbeatTimer, kSilenceTimer, kOfferTimer, kFlushTimer, kRepeatTimer, kAckTimer})
+  for (std::uint32_t kind :
+       {kHelloTimer, kHeartbeatTimer, kSilenceTimer, kOfferTimer, kFlushTimer, kRepeatTimer, kAckTimer, kReturnTimer})
     out.disarm({kind, 0, {}});
 }
 
@@ -130,6 +132,13 @@ void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
       flush_armed = false;
       if (phase == Phase::kUp) flush(now, out);
       break;
+    case kReturnTimer: {
+      const std::set<AgentId> agents = std::exchange(returned, {});
+      if (phase != Phase::kUp || agents.empty()) break;
+      repeat_orders(out, &agents);
+      for (const AgentId& agent : agents) reconcile(agent, out);  // launches that were lost, among others
+      break;
+    }
     case kRepeatTimer:
       if (phase != Phase::kUp) break;
       for (const auto& [sequence, accept] : offers.unanswered()) send(out, accept);
@@ -187,18 +196,24 @@ void Client::Impl::resync(Time now, Actions& out) {
     const SliceTable::Entry* entry = slices.find(slice.number);
     if (entry && entry->stage == SliceTable::Stage::kAsked && !slices.gang_waits(entry->gang)) send_waiting(slice, out);
   }
-  std::map<AgentId, std::vector<TaskId>> lost;
-  for (const auto& [task, entry] : tasks.all()) {
-    if (entry.declared_lost) lost[entry.agent].push_back(task);
-    if (entry.kill && !entry.waiting) send(out, *entry.kill);
-  }
-  for (auto& [agent, list] : lost) send(out, DeclareLost{agent, options.framework, std::move(list)});
+  repeat_orders(out, nullptr);
+  returned.clear();
   reported.clear();
   patience.clear();
   tasks.session_lost();  // also where the session was never left: a new leader may not know the agents yet that are asked here
   for (const AgentId& agent : agents) reconcile(agent, out);
   for (const auto& [tag, line] : explains) send(out, ExplainQuery{tag, options.framework, line});
   if (goodbye) say_goodbye(out);
+}
+
+void Client::Impl::repeat_orders(Actions& out, const std::set<AgentId>* only) {
+  std::map<AgentId, std::vector<TaskId>> lost;
+  for (const auto& [task, entry] : tasks.all()) {
+    if (only != nullptr && !only->contains(entry.agent)) continue;
+    if (entry.declared_lost) lost[entry.agent].push_back(task);
+    if (entry.kill && !entry.waiting) send(out, *entry.kill);
+  }
+  for (auto& [agent, list] : lost) send(out, DeclareLost{agent, options.framework, std::move(list)});
 }
 
 void Client::Impl::flush(Time now, Actions& out) {

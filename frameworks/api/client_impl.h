@@ -24,6 +24,8 @@ constexpr Duration kRepeatEvery = seconds(10);     // unanswered accepts, and ro
 constexpr Duration kReportWait = seconds(10);      // after a Welcome, for slices to be reported; then the master judges launches
 constexpr Duration kAckGather = milliseconds(10);  // between two acknowledgements: what comes meanwhile shares one,
 constexpr std::size_t kAckStatusesMax = 64;        // up to so many
+constexpr Duration kReturnGather =
+    milliseconds(20);  // from the first slice that an agent reports again to our repeating what it missed
 constexpr std::size_t kExplainsMax = 10'000;
 constexpr std::size_t kAcceptsMax = 100'000;  // unanswered
 constexpr std::size_t kAgentsMax = 1'000'000;
@@ -49,7 +51,8 @@ struct Client::Impl {
     kOfferTimer,
     kFlushTimer,
     kRepeatTimer,
-    kAckTimer
+    kAckTimer,
+    kReturnTimer,
   };
   using Up = std::vector<SessionEvent>;
 
@@ -82,6 +85,9 @@ struct Client::Impl {
 
   // Agents whose slices were reported in this session, hence whose tasks were asked about.
   std::set<AgentId> reported;
+  // Agents that have come back in this session: what was said to them meanwhile had nowhere to go. All their slices are reported
+  // first, hence the short wait.
+  std::set<AgentId> returned;
   struct Patience {  // between questions to an agent that does not answer
     std::uint64_t next_round = 0, step = 1;
   };
@@ -106,6 +112,7 @@ struct Client::Impl {
   void want_flush(Actions& out);           // at the end of this turn
   void want_acks(Time now, Actions& out);  // kAckGather after the last ones: they are cumulative, and nothing waits for them
   void arm_offers(Time now, Actions& out);
+  void repeat_orders(Actions& out, const std::set<AgentId>* only);  // kills and declared losses whose tasks have not ended
   void reconcile(const AgentId& agent, Actions& out);
   void reconcile_round(Actions& out);
 

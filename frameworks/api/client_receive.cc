@@ -94,6 +94,7 @@ void Client::Impl::on(Time, const SliceUp& body, Actions& out, Up& up) {
   const std::uint64_t number = body.spec.id.number;
   const SliceTable::Entry* before = slices.find(number);
   const bool report = !before || before->stage == SliceTable::Stage::kUp;  // not the answer to an accept of this session
+  const bool again = before && before->stage == SliceTable::Stage::kUp && before->confirmed;  // its agent has come back
   const SliceTable::GangNews news = slices.up(body.agent, body.spec);
   SliceTable::Entry& entry = *slices.find(number);
   if (entry.releasing) {  // given back already; the master may not have heard
@@ -102,6 +103,10 @@ void Client::Impl::on(Time, const SliceUp& body, Actions& out, Up& up) {
   }
   // An agent that came to a new leader after us: what we asked at our Welcome had nowhere to go.
   if (report && reported.insert(body.agent).second) reconcile(body.agent, out);
+  if (again && !hooks::mutant("client.kill_not_repeated")) {
+    if (returned.empty()) out.arm({kReturnTimer, 0, {}}, kReturnGather);
+    returned.insert(body.agent);
+  }
   up.emplace_back(SliceReady{body.agent, body.spec});
   if (news == SliceTable::GangNews::kReady) {
     const GangId gang = entry.gang;

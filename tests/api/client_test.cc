@@ -734,6 +734,54 @@ TEST(ClientTasks, EndingIsRepeatedUntilTheEndIsKnownButASignalIsSentOnce) {
   EXPECT_TRUE(r.messages<Kill>().empty());
 }
 
+TEST(ClientTasks, WhatAnAgentMissedWhileItWasAwayIsSaidAgainOnceWhenItIsBack) {
+  Rig r;
+  r.connect();
+  for (const std::uint64_t n : {1, 2}) r.from_master(slice_up(n));
+  r.from_master(slice_up(3, "h2"));
+  r.say(launch("killed", 1));
+  r.say(launch("lost", 1));
+  r.say(launch("launched", 2));
+  r.say(launch("elsewhere", 3, "h2"));
+  KillTask kill;
+  kill.kill.task = TaskId("killed");
+  kill.kill.agent = AgentId("h1");
+  r.say(kill);
+  kill.kill.task = TaskId("elsewhere");
+  kill.kill.agent = AgentId("h2");
+  r.say(kill);
+  r.say(DeclareTasksLost{AgentId("h1"), {TaskId("lost")}});
+  r.pass(seconds(1));
+  r.clear();
+  for (const std::uint64_t n : {1, 2}) r.from_master(slice_up(n));  // the master has them from the agent's next hello
+  r.pass(milliseconds(100));
+  ASSERT_EQ(r.messages<Kill>().size(), 1u) << "once, and nothing to agents that were not away";
+  EXPECT_EQ(r.messages<Kill>()[0].task, TaskId("killed"));
+  ASSERT_EQ(r.messages<DeclareLost>().size(), 1u);
+  EXPECT_EQ(r.messages<DeclareLost>()[0].tasks, std::vector<TaskId>{TaskId("lost")});
+  ASSERT_EQ(r.messages<Reconcile>().size(), 1u);
+  EXPECT_EQ(r.messages<Reconcile>()[0].agent, AgentId("h1"));
+  EXPECT_EQ(r.messages<Reconcile>()[0].tasks, (std::vector<TaskId>{TaskId("killed"), TaskId("launched"), TaskId("lost")}));
+}
+
+TEST(ClientTasks, OurOwnReconnectRepeatsNothingTwice) {
+  Rig r;
+  r.connect();
+  r.from_master(slice_up(1));
+  r.say(launch("t"));
+  KillTask kill;
+  kill.kill.task = TaskId("t");
+  kill.kill.agent = AgentId("h1");
+  r.say(kill);
+  r.event(PeerLost{kMasterPeer});
+  r.pass(milliseconds(200));
+  r.clear();
+  r.welcome();
+  r.from_master(slice_up(1));
+  r.pass(seconds(1));
+  EXPECT_EQ(r.messages<Kill>().size(), 1u);
+}
+
 // --- views -----------------------------------------------------------------------------------------------------------
 
 TEST(ClientViews, AgentsComeAsOneSnapshotThenDeltasAndAGapAsksAnew) {
