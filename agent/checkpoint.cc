@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "common/core/hooks.h"
+#include "common/core/one_of_members.h"
 #include "common/wire/wire.h"
 
 namespace bourse {
@@ -312,5 +313,7 @@ void Checkpoint::restored(std::size_t snapshot_bytes, std::size_t records, std::
   since_ = records;
   bytes_ = bytes;
 }
+
+template struct OneOf<CheckpointRecords>;
 
 }  // namespace bourse

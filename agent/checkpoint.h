@@ -13,6 +13,7 @@
 
 #include "common/core/action.h"
 #include "common/core/ids.h"
+#include "common/core/one_of.h"
 #include "common/core/result.h"
 #include "common/core/task.h"
 #include "common/core/time.h"
@@ -89,8 +90,11 @@ struct TombstoneRecord {  // snapshots: a task that ended and whose end is ackno
   bool operator==(const TombstoneRecord&) const = default;
 };
 
-using CheckpointRecord = std::variant<IdentityRecord, EpochRecord, SliceRecord, SliceGoneRecord, TaskRecord, StartedRecord,
-                                      EndingRecord, StatusRecord, AckedRecord, TombstoneRecord>;
+struct CheckpointRecords {
+  using Variant = std::variant<IdentityRecord, EpochRecord, SliceRecord, SliceGoneRecord, TaskRecord, StartedRecord, EndingRecord,
+                               StatusRecord, AckedRecord, TombstoneRecord>;
+};
+using CheckpointRecord = OneOf<CheckpointRecords>;
 
 std::string encode_record(const CheckpointRecord& record);
 Result<CheckpointRecord> decode_record(std::string_view bytes);  // kVersion: a newer program's; kCorrupt

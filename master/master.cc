@@ -100,7 +100,7 @@ void on_heartbeat(House&, const Session&, const Message&) {}  // being heard is 
 
 template <class T, std::size_t I = 0>
 constexpr std::size_t index_of() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<I, Body>, T>) {
+  if constexpr (std::is_same_v<Body::Member<I>, T>) {
     return I;
   } else {
     return index_of<T, I + 1>();
@@ -110,7 +110,7 @@ constexpr std::size_t index_of() {
 constexpr std::uint8_t kAny = kAgent | kFramework | kReader | kOperator;
 
 constexpr auto routes() {
-  std::array<Route, std::variant_size_v<Body>> table{};
+  std::array<Route, Body::kCount> table{};
   const auto route = [&](std::size_t kind, std::uint8_t who, Handler handler) { table[kind] = {who, handler, nullptr}; };
   const auto hello = [&](std::size_t kind, HelloHandler handler) { table[kind] = {kStranger, nullptr, handler}; };
   // message kind, who may send it, handler

@@ -1,5 +1,7 @@
 #include "common/core/action.h"
 
+#include "common/core/one_of_members.h"
+
 namespace bourse {
 
 void Actions::clear() {  // keeps every capacity: a driver reuses one Actions for all steps
@@ -17,5 +19,7 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   logs.clear();
   stop = false;
 }
+
+template struct OneOf<HostActions>;
 
 }  // namespace bourse

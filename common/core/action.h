@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/core/event.h"
+#include "common/core/one_of.h"
 
 namespace bourse {
 
@@ -52,7 +53,10 @@ struct ForgetTask {
 struct RunProbe {
   std::string probe;
 };
-using HostAction = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe>;
+struct HostActions {
+  using Variant = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe>;
+};
+using HostAction = OneOf<HostActions>;
 
 struct Reply {
   PeerId to;

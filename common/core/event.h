@@ -8,6 +8,7 @@
 
 #include "common/core/inventory.h"
 #include "common/core/messages.h"
+#include "common/core/one_of.h"
 #include "common/core/session.h"
 #include "common/core/task.h"
 
@@ -98,8 +99,11 @@ struct Request {
   std::string payload;
 };  // uid -1: not known
 
-using Event =
-    std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
-                 TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, PressureSample, Request, SessionEvent>;
+struct Events {
+  using Variant =
+      std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
+                   TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, PressureSample, Request, SessionEvent>;
+};
+using Event = OneOf<Events>;
 
 }  // namespace bourse

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "common/core/one_of_members.h"
+
 namespace bourse {
 
 std::string_view decline_text(DeclineReason reason) {
@@ -34,13 +36,15 @@ constexpr std::array<std::string_view, 36> kBodyNames = {
     "ExplainQuery",    "ExplainReply",   "StatusQuery",   "StatusReply",   "OperatorAction", "OperatorReply",
 };
 // In the order of Body. The two ends and some in between pin that order down.
-static_assert(kBodyNames.size() == std::variant_size_v<Body>);
+static_assert(kBodyNames.size() == Body::kCount);
 template <std::size_t I, class T>
-constexpr bool kIs = std::is_same_v<std::variant_alternative_t<I, Body>, T>;
+constexpr bool kIs = std::is_same_v<Body::Member<I>, T>;
 static_assert(kIs<0, AgentHello> && kIs<7, Goodbye> && kIs<14, CarveSlices> && kIs<21, SliceRevoking> && kIs<24, StatusUpdate> &&
               kIs<28, LaunchRefused> && kIs<35, OperatorReply>);
 }  // namespace
 
 std::string_view body_name(const Body& body) { return body.valueless_by_exception() ? "none" : kBodyNames[body.index()]; }
+
+template struct OneOf<Bodies>;
 
 }  // namespace bourse

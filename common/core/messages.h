@@ -11,6 +11,7 @@
 
 #include "common/core/ids.h"
 #include "common/core/inventory.h"
+#include "common/core/one_of.h"
 #include "common/core/result.h"
 #include "common/core/task.h"
 
@@ -393,11 +394,14 @@ struct OperatorReply {
 
 // --- envelope ------------------------------------------------------------------------------------------------------
 
-using Body =
-    std::variant<AgentHello, FrameworkHello, ReaderHello, Welcome, Refused, Heartbeat, InventoryUpdate, Goodbye, Demand, Offers,
-                 OffersEnded, Accept, AcceptReply, Decline, CarveSlices, CommitGang, AbortGang, GangHeld, SliceUp, SliceGone,
-                 ReleaseSlices, SliceRevoking, Launch, Kill, StatusUpdate, StatusAck, Reconcile, DeclareLost, LaunchRefused,
-                 AgentsUpdate, ExplainQuery, ExplainReply, StatusQuery, StatusReply, OperatorAction, OperatorReply>;
+struct Bodies {
+  using Variant =
+      std::variant<AgentHello, FrameworkHello, ReaderHello, Welcome, Refused, Heartbeat, InventoryUpdate, Goodbye, Demand, Offers,
+                   OffersEnded, Accept, AcceptReply, Decline, CarveSlices, CommitGang, AbortGang, GangHeld, SliceUp, SliceGone,
+                   ReleaseSlices, SliceRevoking, Launch, Kill, StatusUpdate, StatusAck, Reconcile, DeclareLost, LaunchRefused,
+                   AgentsUpdate, ExplainQuery, ExplainReply, StatusQuery, StatusReply, OperatorAction, OperatorReply>;
+};
+using Body = OneOf<Bodies>;
 
 struct Message {
   Epoch epoch;              // from a master: its leadership; older ones are ignored. To a master: the highest seen

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/core/messages.h"
+#include "common/core/one_of.h"
 
 namespace bourse {
 
@@ -75,8 +76,11 @@ struct Explained {
   ExplainReply reply;
 };
 
-using SessionEvent = std::variant<SessionUp, SessionDown, SessionRefused, OfferMade, OfferEnded, AcceptAnswered, SliceReady,
-                                  GangReady, GangFailed, SliceLost, SliceRecalled, TaskUpdate, AgentsChanged, Explained>;
+struct SessionEvents {
+  using Variant = std::variant<SessionUp, SessionDown, SessionRefused, OfferMade, OfferEnded, AcceptAnswered, SliceReady, GangReady,
+                               GangFailed, SliceLost, SliceRecalled, TaskUpdate, AgentsChanged, Explained>;
+};
+using SessionEvent = OneOf<SessionEvents>;
 
 // --- down ----------------------------------------------------------------------------------------------------------
 struct SetDemand {
@@ -123,7 +127,10 @@ struct EndSession {
   bool forever = false;
 };
 
-using SessionCommand = std::variant<SetDemand, AcceptOffers, DeclineOffers, LaunchTask, KillTask, AckStatus, ReleaseSlice,
-                                    ReconcileTasks, DeclareTasksLost, Explain, EndSession>;
+struct SessionCommands {
+  using Variant = std::variant<SetDemand, AcceptOffers, DeclineOffers, LaunchTask, KillTask, AckStatus, ReleaseSlice,
+                               ReconcileTasks, DeclareTasksLost, Explain, EndSession>;
+};
+using SessionCommand = OneOf<SessionCommands>;
 
 }  // namespace bourse

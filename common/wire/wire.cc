@@ -93,11 +93,10 @@ Result<T> decode_root(std::string_view bytes, const char* identifier, std::strin
 
 // --- bodies ----------------------------------------------------------------------------------------------------------
 
-#define BOURSE_SAME_PLACE(NAME) \
-  static_assert(std::is_same_v<std::variant_alternative_t<static_cast<std::size_t>(fb::Body::NAME) - 1, Body>, NAME>);
+#define BOURSE_SAME_PLACE(NAME) static_assert(std::is_same_v<Body::Member<static_cast<std::size_t>(fb::Body::NAME) - 1>, NAME>);
 BOURSE_BODIES(BOURSE_SAME_PLACE)
 #undef BOURSE_SAME_PLACE
-static_assert(static_cast<std::size_t>(fb::Body::MAX) == std::variant_size_v<Body>);
+static_assert(static_cast<std::size_t>(fb::Body::MAX) == Body::kCount);
 
 #define BOURSE_UNION(NAME) \
   constexpr fb::Body union_type(const NAME& /*body*/) { return fb::Body::NAME; }

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "common/core/one_of_members.h"
+
 // Encoding is written with builders field by field; defaults cost nothing on the wire. Decoding reads verified tables and checks
 // the limits of protocol.h; the first limit that is broken is remembered in a Reader and turned into one error at the end.
 
@@ -692,3 +694,8 @@ Result<JobInfo> decode_info(std::string_view bytes) {
 }
 
 }  // namespace bourse::batch
+
+namespace bourse {
+template struct OneOf<batch::RequestBodies>;
+template struct OneOf<batch::ReplyBodies>;
+}  // namespace bourse

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/core/one_of.h"
 #include "common/core/result.h"
 #include "frameworks/batch/job.h"
 
@@ -115,8 +116,11 @@ struct StepRequest {
   bool operator==(const StepRequest&) const = default;
 };
 
-using RequestBody = std::variant<SubmitRequest, QueueRequest, JobRequest, CancelRequest, ChangeRequest, HistoryRequest,
-                                 NodesRequest, WhyRequest, WatchRequest, SummaryRequest, StepRequest>;
+struct RequestBodies {
+  using Variant = std::variant<SubmitRequest, QueueRequest, JobRequest, CancelRequest, ChangeRequest, HistoryRequest, NodesRequest,
+                               WhyRequest, WatchRequest, SummaryRequest, StepRequest>;
+};
+using RequestBody = OneOf<RequestBodies>;
 struct ToolRequest {
   std::uint32_t version = kBatchProtocol;
   std::uint64_t tag = 0;
@@ -214,8 +218,11 @@ struct RequestRefused {  // it could not be read, or is not allowed
   bool operator==(const RequestRefused&) const = default;
 };
 
-using ReplyBody = std::variant<SubmitReply, QueueReply, JobReply, ChangeReply, HistoryReply, NodesReply, WhyReply, JobChanged,
+struct ReplyBodies {
+  using Variant = std::variant<SubmitReply, QueueReply, JobReply, ChangeReply, HistoryReply, NodesReply, WhyReply, JobChanged,
                                SummaryReply, StepReply, RequestRefused>;
+};
+using ReplyBody = OneOf<ReplyBodies>;
 struct ToolReply {
   std::uint32_t version = kBatchProtocol;
   std::uint64_t tag = 0;

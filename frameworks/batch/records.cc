@@ -1,5 +1,7 @@
 #include "frameworks/batch/records.h"
 
+#include "common/core/one_of_members.h"
+
 namespace bourse::batch {
 namespace {
 
@@ -112,7 +114,7 @@ void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, CounterR
 
 template <std::size_t I = 0>
 bool make(std::size_t type, Record& out) {
-  if constexpr (I < std::variant_size_v<Record>) {
+  if constexpr (I < Record::kCount) {
     if (type == I) return out.emplace<I>(), true;
     return make<I + 1>(type, out);
   }
@@ -143,3 +145,7 @@ Result<Record> decode_record(std::string_view bytes) {
 }
 
 }  // namespace bourse::batch
+
+namespace bourse {
+template struct OneOf<batch::Records>;
+}  // namespace bourse

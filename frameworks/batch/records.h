@@ -9,6 +9,7 @@
 #include <string_view>
 #include <variant>
 
+#include "common/core/one_of.h"
 #include "common/core/result.h"
 #include "common/core/time.h"
 #include "frameworks/batch/job.h"
@@ -80,8 +81,11 @@ struct CounterRecord {
   bool operator==(const CounterRecord&) const = default;
 };
 
-using Record =
-    std::variant<BlobRecord, SubmitRecord, AttemptRecord, HintRecord, EndRecord, ChangeRecord, OutcomeRecord, CounterRecord>;
+struct Records {
+  using Variant =
+      std::variant<BlobRecord, SubmitRecord, AttemptRecord, HintRecord, EndRecord, ChangeRecord, OutcomeRecord, CounterRecord>;
+};
+using Record = OneOf<Records>;
 
 std::string encode(const Record& record);
 Result<Record> decode_record(std::string_view bytes);  // kCorrupt, kVersion

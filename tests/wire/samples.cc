@@ -546,7 +546,7 @@ Body random_body(Rng& rng, std::size_t kind) {
 
 Message random_message(Rng& rng) {
   Message m{Epoch(number(rng)), Incarnation(number(rng)), random_text(rng), {}};
-  m.body = random_body(rng, rng.below(std::variant_size_v<Body>));
+  m.body = random_body(rng, rng.below(Body::kCount));
   return m;
 }
 
