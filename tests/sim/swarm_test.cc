@@ -104,11 +104,11 @@ TEST(Swarm, SeedsThatFoundSomething) {
   }
 }
 
+// What repeats a seed; without one in the environment it is one more fixed seed.
 TEST(Swarm, SeedFromTheEnvironment) {
   const char* seed = std::getenv("BOURSE_SIM_SEED");
-  if (seed == nullptr) GTEST_SKIP() << "BOURSE_SIM_SEED is not set";
   RunOptions options;
-  options.seed = std::strtoull(seed, nullptr, 10);
+  options.seed = seed != nullptr ? std::strtoull(seed, nullptr, 10) : 21;
   options.log = std::getenv("BOURSE_SIM_LOG") != nullptr;
   expect_clean(options);
 }
