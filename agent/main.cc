@@ -5,10 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 
 #include "agent/agent.h"
 #include "agent/checkpoint.h"
@@ -19,6 +16,7 @@
 #include "common/world/driver.h"
 #include "common/world/files.h"
 #include "common/world/log.h"
+#include "common/world/program.h"
 #include "common/world/spawn.h"
 #include "common/world/transport.h"
 
@@ -27,12 +25,6 @@ namespace {
 
 constexpr Duration kReleaseWait = seconds(15);  // for slices to go by themselves when everything is to end
 constexpr Duration kEndGiveUp = seconds(30);
-
-struct Arguments {
-  std::string config, id, state;
-  std::vector<std::string> overrides;
-  int ready_fd = -1;
-};
 
 std::string host_name() {
   char name[256] = {};
@@ -52,8 +44,7 @@ struct Keys {
 };
 
 // Our key is KEYS/agent=ID, or agent=* for a site that gives all agents one. None: sockets without keys (ipc, loopback).
-Result<Keys> read_keys(const Config& config, const Places& places, const std::string& id) {
-  const std::string directory = config.text("cluster", "keys").empty() ? places.keys : config.text("cluster", "keys");
+Result<Keys> read_keys(const Config& config, const std::string& directory, const std::string& id) {
   Keys keys;
   for (const std::string& name : {key_file_name("agent:" + id), key_file_name("agent:*")}) {
     const std::string path = directory + "/" + name;
@@ -118,25 +109,13 @@ void end_everything(World& w) {
   });
 }
 
-Result<> run(const Arguments& arguments) {
-  const Places places = Places::find();
-  const std::string path =
-      arguments.config.empty() ? (access(places.config.c_str(), F_OK) == 0 ? places.config : "") : arguments.config;
-  const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
-  const std::string level = config.text("log", "level");
-  log_init("bourse-agent", level == "debug"   ? LogLevel::kDebug
-                           : level == "warn"  ? LogLevel::kWarn
-                           : level == "error" ? LogLevel::kError
-                                              : LogLevel::kInfo);
-  if (const std::string hooks = hooks::active(); !hooks.empty())
-    log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
-
-  std::string id = !arguments.id.empty() ? arguments.id : config.text("agent", "id");
+Result<> run(Program& program, const std::string& id_option) {
+  const Config& config = program.config();
+  std::string id = !id_option.empty() ? id_option : config.text("agent", "id");
   if (id.empty()) id = host_name();
   if (!valid_name(id))
     return Error(Code::kInvalid, "agent.id: '" + id + "' is not a name (letters, digits and ._/+@:-, at most 128)");
-  std::string state = !arguments.state.empty() ? arguments.state : config.text("agent", "state");
-  if (state.empty()) state = places.state + "/agent";
+  const std::string state = program.state_directory();
   BOURSE_TRY(prepare_state(state));
 
   // Before any thread is made (the log's, ZeroMQ's): a signal that one of them takes would not reach the reactor.
@@ -158,7 +137,7 @@ Result<> run(const Arguments& arguments) {
   if (auto records = decode_checkpoint(w.content.snapshot, w.content.records); !records)
     return std::move(records).error().add(state + "/checkpoint.log");
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
-  const Keys keys = BOURSE_TRY(read_keys(config, places, id));
+  const Keys keys = BOURSE_TRY(read_keys(config, program.keys_directory(config), id));
 
   HwlocOptions hwloc;
   hwloc.topology = config.text("agent", "topology");
@@ -201,13 +180,13 @@ Result<> run(const Arguments& arguments) {
   w.link = std::make_unique<MasterLink>(w.context, w.reactor, config.list("cluster", "masters"), keys.own ? &*keys.own : nullptr,
                                         keys.server);
   w.link->on_lost([&w] { w.driver->post(PeerLost{kMasterPeer}); });
-  w.link->on_message([&w, &arguments, &id](Message message) {
+  w.link->on_message([&w, &program, &id](Message message) {
     const bool welcome = std::holds_alternative<Welcome>(message.body);
     w.driver->post(Received{kMasterPeer, {}, std::move(message)});
     if (!welcome || w.ready) return;
     w.ready = true;
     log_event(LogLevel::kInfo, "ready", {{"agent", id}});
-    announce_ready(arguments.ready_fd);
+    program.ready();
   });
 
   Driver::Hooks hooks;
@@ -238,21 +217,11 @@ Result<> run(const Arguments& arguments) {
 }  // namespace bourse
 
 int main(int argc, char** argv) {
-  bourse::hooks::init(std::getenv("BOURSE_CRASH_AT"), std::getenv("BOURSE_MUTANT"));
-  bourse::Arguments arguments;
-  CLI::App app("Finds the resources of this host, keeps slices of it apart and runs tasks in them. See bourse-agent(8).",
-               "bourse-agent");
-  app.add_option("--config", arguments.config, "Configuration file (default: of the cluster's directory, see bourse.conf(5))");
-  app.add_option("--set", arguments.overrides, "section.key=value, over the configuration file")->allow_extra_args(false);
-  app.add_option("--id", arguments.id, "Name of this host in the cluster (default: agent.id, else the host name)");
-  app.add_option("--state", arguments.state, "Directory of the checkpoint (default: agent.state)");
-  app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when the master has answered");
-  app.set_version_flag("--version", "bourse-agent " BOURSE_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
-  const auto result = bourse::run(arguments);
-  if (result) return 0;
-  std::fprintf(stderr, "bourse-agent: %s\n", result.error().text().c_str());
-  return 1;
+  bourse::Program program("bourse-agent",
+                          "Finds the resources of this host, keeps slices of it apart and runs tasks in them. See bourse-agent(8).",
+                          "when the master has answered");
+  std::string id;
+  program.options().option("--id", id, "Name of this host in the cluster (default: agent.id, else the host name)");
+  program.options().option("--state", program.state_option, "Directory of the checkpoint (default: agent.state)");
+  return program.run(argc, argv, [&id](bourse::Program& started) { return bourse::run(started, id); });
 }

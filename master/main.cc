@@ -1,34 +1,25 @@
 // bourse-master: the reactor, one ROUTER with CURVE, the registry's log, and the master actor between them.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/core/hooks.h"
 #include "common/wire/wire.h"
 #include "common/world/config.h"
 #include "common/world/driver.h"
 #include "common/world/log.h"
 #include "common/world/log_file.h"
+#include "common/world/program.h"
 #include "common/world/reactor.h"
 #include "common/world/transport.h"
 #include "master/master.h"
 
 namespace bourse {
 namespace {
-
-struct Arguments {
-  std::string config, state;
-  std::vector<std::string> overrides;
-  int ready_fd = -1;
-};
 
 constexpr std::size_t kComplainersMax = 1024;  // peers remembered for "once per peer and minute"
 
@@ -43,24 +34,6 @@ struct World {
   std::map<PeerId, Duration> complained;  // undecodable frames: when last logged
   std::uint64_t wire_errors = 0;
 };
-
-void set_level(const Config& config) {
-  const std::string level = config.text("log", "level");
-  log_init("bourse-master", level == "debug"   ? LogLevel::kDebug
-                            : level == "warn"  ? LogLevel::kWarn
-                            : level == "error" ? LogLevel::kError
-                                               : LogLevel::kInfo);
-}
-
-std::string config_path(const Arguments& arguments, const Places& places) {
-  if (!arguments.config.empty()) return arguments.config;
-  return access(places.config.c_str(), F_OK) == 0 ? places.config : std::string();
-}
-
-std::string keys_directory(const Config& config, const Places& places) {
-  const std::string keys = config.text("cluster", "keys");
-  return keys.empty() ? places.keys : keys;
-}
 
 MasterOptions options_of(const Config& config) {
   MasterOptions options;
@@ -101,14 +74,13 @@ void on_frame(World& w, const Frame& frame) {
 }
 
 // SIGHUP. Keys are read again at once. The rest is only checked: what the running master was given stays until its restart.
-void reload(World& w, const Arguments& arguments) {
-  const Places places = Places::find();
-  const auto config = Config::read(config_path(arguments, places), arguments.overrides);
+void reload(World& w, Program& program) {
+  auto config = program.read_again();
   if (!config) {
     log_event(LogLevel::kError, "reload_refused", {{"reason", config.error().text()}, {"then", "going on as before"}});
     return;
   }
-  const std::string directory = keys_directory(*config, places);
+  const std::string directory = program.keys_directory(*config);
   if (access(directory.c_str(), F_OK) == 0) {
     auto keyring = Keyring::read(directory);
     if (!keyring) {
@@ -118,20 +90,13 @@ void reload(World& w, const Arguments& arguments) {
     }
     w.context.set_keyring(*std::move(keyring));
   }
-  set_level(*config);
+  program.take(*std::move(config));
   log_event(LogLevel::kInfo, "reloaded", {{"keys", directory}});
 }
 
-Result<> run(const Arguments& arguments) {
-  const Places places = Places::find();
-  const Config config = BOURSE_TRY(Config::read(config_path(arguments, places), arguments.overrides));
-  set_level(config);
-  if (const std::string hooks = hooks::active(); !hooks.empty())
-    log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
-
-  std::string state = !arguments.state.empty() ? arguments.state : config.text("master", "state");
-  if (state.empty()) state = places.state + "/master";
-
+Result<> run(Program& program) {
+  const Config& config = program.config();
+  const std::string state = program.state_directory();
   World w;
   auto log = LogFile::open(state + "/registry.log", w.content);
   if (!log) {
@@ -146,7 +111,7 @@ Result<> run(const Arguments& arguments) {
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
 
   // Our key is KEYS/master. None: a socket without keys, which only ipc and loopback may have.
-  const std::string directory = keys_directory(config, places), key_path = directory + "/master";
+  const std::string directory = program.keys_directory(config), key_path = directory + "/master";
   KeyPair keys;
   const bool keyed = access(key_path.c_str(), F_OK) == 0;
   if (keyed) {
@@ -174,10 +139,8 @@ Result<> run(const Arguments& arguments) {
   w.driver->use_log(w.log.get());
   w.listener->on_frame([&w](const Frame& frame) { on_frame(w, frame); });
 
-  w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGINT, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGHUP, [&w, &arguments] { reload(w, arguments); });
-  std::signal(SIGPIPE, SIG_IGN);
+  Program::end_on_signals(w.reactor);
+  w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });
 
   w.driver->post(Started{incarnation, std::move(w.content.snapshot), std::move(w.content.records)});
   w.content = {};
@@ -186,7 +149,7 @@ Result<> run(const Arguments& arguments) {
   bool going = true;
   while (going && w.master->epoch().value == 0) going = w.reactor.turn(Duration::max());
   if (going) {
-    announce_ready(arguments.ready_fd);
+    program.ready();
     w.reactor.run();
   }
   if (w.master->epoch().value == 0) return Error(Code::kIo, "stopped before it could lead; the log says why");
@@ -197,20 +160,9 @@ Result<> run(const Arguments& arguments) {
 }  // namespace bourse
 
 int main(int argc, char** argv) {
-  bourse::hooks::init(std::getenv("BOURSE_CRASH_AT"), std::getenv("BOURSE_MUTANT"));
-  bourse::Arguments arguments;
-  CLI::App app("Keeps the ledger of a cluster and makes offers of its resources to frameworks. See bourse-master(8).",
-               "bourse-master");
-  app.add_option("--config", arguments.config, "Configuration file (default: of the cluster's directory, see bourse.conf(5))");
-  app.add_option("--set", arguments.overrides, "section.key=value, over the configuration file")->allow_extra_args(false);
-  app.add_option("--state", arguments.state, "Directory of the registry (default: master.state)");
-  app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when this master leads");
-  app.set_version_flag("--version", "bourse-master " BOURSE_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
-  const auto result = bourse::run(arguments);
-  if (result) return 0;
-  std::fprintf(stderr, "bourse-master: %s\n", result.error().text().c_str());
-  return 1;
+  bourse::Program program("bourse-master",
+                          "Keeps the ledger of a cluster and makes offers of its resources to frameworks. See bourse-master(8).",
+                          "when this master leads");
+  program.options().option("--state", program.state_option, "Directory of the registry (default: master.state)");
+  return program.run(argc, argv, bourse::run);
 }

@@ -3,22 +3,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/core/hooks.h"
 #include "common/world/config.h"
 #include "common/world/driver.h"
 #include "common/world/files.h"
 #include "common/world/log.h"
+#include "common/world/program.h"
 #include "common/world/reactor.h"
 #include "common/world/transport.h"
 #include "frameworks/batch/batch.h"
@@ -30,16 +27,9 @@
 namespace bourse::batch {
 namespace {
 
-struct Arguments {
-  std::string config, state;
-  std::vector<std::string> overrides;
-  int ready_fd = -1;
-};
-
 constexpr const char* kStepProgram = "bourse-rsh";
 
 struct World {
-  std::optional<Config> config;
   Reactor reactor;
   Context context;
   std::unique_ptr<Store> store;
@@ -92,14 +82,6 @@ void on_frame(World& w, std::size_t listener, const Frame& frame) {
   w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::string(frame.bytes)});
 }
 
-LogLevel level_of(const Config& config) {
-  const std::string level = config.text("log", "level");
-  return level == "debug"   ? LogLevel::kDebug
-         : level == "warn"  ? LogLevel::kWarn
-         : level == "error" ? LogLevel::kError
-                            : LogLevel::kInfo;
-}
-
 // mpirun runs inside a job, whose PATH may lack us: the path of the program beside this one, else where programs for users are.
 std::string step_agent() {
   std::array<char, 4096> self{};
@@ -111,34 +93,26 @@ std::string step_agent() {
 }
 
 // A bad file changes nothing; what cannot change while this runs is named and waits for a restart, which disturbs no job.
-void reload(World& w, const std::string& path, const Arguments& arguments) {
-  auto next = Config::read(path, arguments.overrides);
+void reload(World& w, Program& program) {
+  auto next = program.read_again();
   if (!next)
     return log_event(LogLevel::kError, "reload_refused", {{"reason", next.error().text()}, {"what", "nothing was changed"}});
-  const ConfigChanges changes = config_changes(*w.config, *next);
+  const ConfigChanges changes = config_changes(program.config(), *next);
   for (const std::string& line : changes.live) log_event(LogLevel::kInfo, "reload_changed", {{"what", line}});
   for (const std::string& line : changes.restart)
     log_event(LogLevel::kWarn, "reload_needs_restart", {{"what", line}, {"until_then", "ignoring it"}});
-  if (changes.live.empty() && changes.restart.empty()) log_event(LogLevel::kInfo, "reload_without_changes", {{"file", path}});
-  log_init("bourse-batch", level_of(*next));
+  if (changes.live.empty() && changes.restart.empty())
+    log_event(LogLevel::kInfo, "reload_without_changes", {{"file", program.config_path()}});
   w.store->keep_history(next->duration("batch", "history_keep"));
   w.driver->post(Reload{live_text(options_of(*next))});
-  w.config = *std::move(next);
+  program.take(*std::move(next));
 }
 
-Result<> run(const Arguments& arguments) {
-  const Places places = Places::find();
-  std::string path = arguments.config;
-  if (path.empty() && access(places.config.c_str(), F_OK) == 0) path = places.config;
-  const Config config = BOURSE_TRY(Config::read(path, arguments.overrides));
-  log_init("bourse-batch", level_of(config));
-  if (const std::string hooks = hooks::active(); !hooks.empty())
-    log_event(LogLevel::kWarn, "test_hooks_active", {{"hooks", hooks}});
-  std::string state = !arguments.state.empty() ? arguments.state : config.text("batch", "state");
-  if (state.empty()) state = places.state + "/batch";
+Result<> run(Program& program) {
+  const Config& config = program.config();
+  const std::string state = program.state_directory();
 
   World w;
-  w.config = config;
   std::vector<std::string> records;
   w.store = BOURSE_TRY(Store::open(state + "/queue.db", records));
   w.store->keep_history(config.duration("batch", "history_keep"));
@@ -161,7 +135,7 @@ Result<> run(const Arguments& arguments) {
 
   BridgeOptions bridge;
   bridge.framework = config.text("batch", "framework"), bridge.role = config.text("batch", "role");
-  bridge.config = path;
+  bridge.config = program.config_path();
   bridge.endpoints = config.list("cluster", "masters");
   bridge.incarnation = incarnation;
   w.session = BOURSE_TRY(SessionBridge::open(w.reactor, bridge, [&w](SessionEvent e) { w.driver->post(std::move(e)); }));
@@ -170,13 +144,12 @@ Result<> run(const Arguments& arguments) {
   // The local socket is open to every user of the host: the kernel says who asks. tcp is for those whose key is allowed.
   std::vector<std::string> endpoints = config.list("batch", "listen");
   if (endpoints.empty()) {
-    BOURSE_TRY(make_directories(places.run, 0755));
-    endpoints.push_back("ipc://" + places.run + "/" + kBatchSocketName);
+    BOURSE_TRY(make_directories(program.places().run, 0755));
+    endpoints.push_back("ipc://" + program.places().run + "/" + kBatchSocketName);
   }
   KeyPair keys;
   bool keyed = false;
-  std::string key_directory = config.text("cluster", "keys");
-  if (key_directory.empty()) key_directory = places.keys;
+  const std::string key_directory = program.keys_directory(config);
   for (const std::string& endpoint : endpoints) {
     const bool tcp = endpoint.starts_with("tcp://");
     if (tcp && !keyed && access((key_directory + "/framework=" + bridge.framework).c_str(), F_OK) == 0) {
@@ -194,11 +167,9 @@ Result<> run(const Arguments& arguments) {
     w.listeners.push_back(std::move(listener));
   }
 
-  w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGINT, [&w] { w.reactor.stop(); });
-  w.reactor.on_signal(SIGHUP, [&] { reload(w, path, arguments); });
-  std::signal(SIGPIPE, SIG_IGN);
-  announce_ready(arguments.ready_fd);
+  Program::end_on_signals(w.reactor);
+  w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });
+  program.ready();
   w.reactor.run();
   return {};
 }
@@ -207,19 +178,8 @@ Result<> run(const Arguments& arguments) {
 }  // namespace bourse::batch
 
 int main(int argc, char** argv) {
-  bourse::hooks::init(std::getenv("BOURSE_CRASH_AT"), std::getenv("BOURSE_MUTANT"));
-  bourse::batch::Arguments arguments;
-  CLI::App app("Keeps the queue of batch jobs and runs them on a Bourse cluster. See bourse-batch(8).", "bourse-batch");
-  app.add_option("--config", arguments.config, "Configuration file (default: of the cluster's directory, see bourse.conf(5))");
-  app.add_option("--set", arguments.overrides, "section.key=value, over the configuration file")->allow_extra_args(false);
-  app.add_option("--state", arguments.state, "Directory of the queue and the history (default: batch.state)");
-  app.add_option("--ready-fd", arguments.ready_fd, "Descriptor on which a newline is written when submits are taken");
-  app.set_version_flag("--version", "bourse-batch " BOURSE_VERSION);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : 2; }
-  const auto result = bourse::batch::run(arguments);
-  if (result) return 0;
-  std::fprintf(stderr, "bourse-batch: %s\n", result.error().text().c_str());
-  return 1;
+  bourse::Program program("bourse-batch", "Keeps the queue of batch jobs and runs them on a Bourse cluster. See bourse-batch(8).",
+                          "when submits are taken");
+  program.options().option("--state", program.state_option, "Directory of the queue and the history (default: batch.state)");
+  return program.run(argc, argv, bourse::batch::run);
 }

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "common/core/result.h"
+#include "frameworks/cli/complain.h"
 
 namespace bourse::cli {
 
@@ -25,11 +24,6 @@ inline void add_directory(CLI::App& app) {
   app.add_option_function<std::string>(
       "--dir", [](const std::string& dir) { setenv("BOURSE_DIR", dir.c_str(), 1); },  // NOLINT(concurrency-mt-unsafe)
       "Directory of the cluster (default: $BOURSE_DIR)");
-}
-
-inline int complain(const std::string& program, const Error& error, int status = 1) {
-  fmt::print(stderr, "{}: {}\n", program, error.text());
-  return status;
 }
 
 }  // namespace bourse::cli

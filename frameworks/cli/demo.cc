@@ -9,11 +9,12 @@
 #include <filesystem>
 
 #include "common/core/units.h"
+#include "common/world/command_line.h"
 #include "common/world/files.h"
 #include "common/world/spawn.h"
 #include "frameworks/cli/cluster.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 
 namespace bourse::cli {
 namespace {
@@ -111,10 +112,10 @@ int demo_main(int argc, char** argv) {
   const std::string program = "bourse demo";
   ClusterWish wish;
   std::string timeout_text = "30s";
-  CLI::App app("Starts a cluster in a temporary directory, runs a job, shows its result, and takes everything down.", program);
-  app.add_option("--set", wish.overrides, "section.key=value for the cluster")->allow_extra_args(false);
-  app.add_option("--timeout", timeout_text, "How long the cluster may take until it is ready (default: 30s)");
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  CommandLine app("Starts a cluster in a temporary directory, runs a job, shows its result, and takes everything down.", program);
+  app.option("--set", wish.overrides, "section.key=value for the cluster").one_each();
+  app.option("--timeout", timeout_text, "How long the cluster may take until it is ready (default: 30s)");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   const auto timeout = parse_duration(timeout_text, seconds(1));
   if (!timeout) return complain(program, Error(timeout.error()).add("--timeout"), 2);
 

@@ -1,12 +1,14 @@
 // bourse doctor: what agent/doctor finds, for people and for programs.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "agent/doctor/doctor.h"
+#include "common/world/command_line.h"
 #include "common/world/config.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 #include "frameworks/cli/table.h"
 
 namespace bourse::cli {
@@ -112,18 +114,18 @@ void print_json(const std::vector<Finding>& findings) {
 int doctor_main(int argc, char** argv) {
   const std::string program = "bourse doctor";
   Wishes wishes;
-  CLI::App app(
+  CommandLine app(
       "Checks this host for settings under which Bourse, or its tasks, would suffer; says what each means and how to mend it.",
       program);
-  app.add_flag("--json", wishes.json, "As JSON, every check");
-  app.add_flag("--all", wishes.all, "Also what is well");
-  app.add_option("--level", wishes.level, "Least to show")->check(CLI::IsMember({"ok", "note", "warning", "error"}));
-  app.add_flag("--sysctl", wishes.sysctl, "Only the sysctls to change, as a file for /etc/sysctl.d");
-  app.add_option("--state", wishes.state, "State directory to look at (default: the cluster's)");
-  app.add_flag("--no-disk", wishes.no_disk, "Do not measure how fast the state directory is flushed");
-  app.add_option("--root", wishes.root, "Look below DIR for /proc, /sys, /dev and so on, such as a copy of another host's");
-  add_directory(app);
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  app.flag("--json", wishes.json, "As JSON, every check");
+  app.flag("--all", wishes.all, "Also what is well");
+  app.option("--level", wishes.level, "Least to show").one_of({"ok", "note", "warning", "error"});
+  app.flag("--sysctl", wishes.sysctl, "Only the sysctls to change, as a file for /etc/sysctl.d");
+  app.option("--state", wishes.state, "State directory to look at (default: the cluster's)");
+  app.flag("--no-disk", wishes.no_disk, "Do not measure how fast the state directory is flushed");
+  app.option("--root", wishes.root, "Look below DIR for /proc, /sys, /dev and so on, such as a copy of another host's");
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   if (!wishes.root.empty() && access((wishes.root + "/proc").c_str(), F_OK) != 0)
     return complain(program, Error(Code::kNotFound, wishes.root + " has no proc in it; nothing to look at"));
 

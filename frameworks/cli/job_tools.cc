@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 
 #include "common/core/units.h"
+#include "common/world/command_line.h"
 #include "common/world/reactor.h"
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
@@ -31,21 +31,21 @@ struct Common {
   bool json = false, no_header = false, mine = false;
   std::vector<std::string> jobs, users, states, names, partitions, accounts, hosts;
 
-  void add_output(CLI::App& app) {
-    app.add_option("--dir", dir, "Directory of the cluster; default $BOURSE_DIR");
-    app.add_option("-o,--format", format, "Columns: id,name,state or Slurm's \"%.18i %j\"");
-    app.add_flag("--json", json, "Print JSON");
-    app.add_flag("-n,--no-header", no_header, "Print no header");
+  void add_output(CommandLine& app) {
+    app.option("--dir", dir, "Directory of the cluster; default $BOURSE_DIR");
+    app.option("-o,--format", format, "Columns: id,name,state or Slurm's \"%.18i %j\"");
+    app.flag("--json", json, "Print JSON");
+    app.flag("-n,--no-header", no_header, "Print no header");
   }
-  void add_filter(CLI::App& app, bool with_states = true) {
-    app.add_option("-j,--jobs", jobs, "Only these jobs: 12,13_4");
-    app.add_option("-u,--user", users, "Only these users' jobs");
-    app.add_flag("--me", mine, "Only my jobs");
-    app.add_option("--name", names, "Only jobs of these names");
-    app.add_option("-p,--partition", partitions, "Only jobs of these partitions");
-    app.add_option("-A,--account", accounts, "Only jobs of these accounts");
-    app.add_option("-w,--hosts", hosts, "Only jobs on these hosts: h[1-4]");
-    if (with_states) app.add_option("-t,--states", states, "Only jobs in these states: PD,R or PENDING,RUNNING");
+  void add_filter(CommandLine& app, bool with_states = true) {
+    app.option("-j,--jobs", jobs, "Only these jobs: 12,13_4");
+    app.option("-u,--user", users, "Only these users' jobs");
+    app.flag("--me", mine, "Only my jobs");
+    app.option("--name", names, "Only jobs of these names");
+    app.option("-p,--partition", partitions, "Only jobs of these partitions");
+    app.option("-A,--account", accounts, "Only jobs of these accounts");
+    app.option("-w,--hosts", hosts, "Only jobs on these hosts: h[1-4]");
+    if (with_states) app.option("-t,--states", states, "Only jobs in these states: PD,R or PENDING,RUNNING");
   }
   Result<batch::JobFilter> filter() const {
     batch::JobFilter f;
@@ -63,16 +63,6 @@ struct Common {
     return f;
   }
 };
-
-int parse(CLI::App& app, int argc, char** argv, int& status) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    status = app.exit(error) == 0 ? 0 : kExitUsage;
-    return 1;
-  }
-  return 0;
-}
 
 template <class Row>
 int print(std::string_view command, const Common& common, const std::vector<Field<Row>>& fields, std::string_view default_format,
@@ -94,17 +84,16 @@ constexpr std::string_view kNodesFormat = "name,state,cpus,cpus_used,mem,jobs,la
 }  // namespace
 
 int queue_main(int argc, char** argv) {
-  CLI::App app("Jobs that wait or run", "bourse queue");
+  CommandLine app("Jobs that wait or run", "bourse queue");
   Common common;
   bool by_start = false, each = false;
   std::uint32_t limit = 0;
   common.add_output(app);
   common.add_filter(app);
-  app.add_flag("--start", by_start, "In the order in which they are considered, with expected start times where known");
-  app.add_flag("-r,--array", each, "An array's waiting tasks one by one");
-  app.add_option("--limit", limit, "At most this many rows; 0: all");
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.flag("--start", by_start, "In the order in which they are considered, with expected start times where known");
+  app.flag("-r,--array", each, "An array's waiting tasks one by one");
+  app.option("--limit", limit, "At most this many rows; 0: all");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto filter = common.filter();
   if (!filter) return say("queue", filter.error());
   auto client = BatchClient::open(common.dir);
@@ -127,17 +116,16 @@ int queue_main(int argc, char** argv) {
 }
 
 int history_main(int argc, char** argv) {
-  CLI::App app("Jobs that have ended, newest first", "bourse history");
+  CommandLine app("Jobs that have ended, newest first", "bourse history");
   Common common;
   std::string from, to;
   std::uint32_t limit = 100;
   common.add_output(app);
   common.add_filter(app);
-  app.add_option("-S,--since", from, "Ended after: 2026-12-01[T08:00], today, now-2h");
-  app.add_option("-E,--until", to, "Submitted before");
-  app.add_option("--limit", limit, "At most this many rows; 0: all")->capture_default_str();
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.option("-S,--since", from, "Ended after: 2026-12-01[T08:00], today, now-2h");
+  app.option("-E,--until", to, "Submitted before");
+  app.option("--limit", limit, "At most this many rows; 0: all").show_default();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto filter = common.filter();
   if (!filter) return say("history", filter.error());
   const Duration now = real_time().wall;
@@ -168,15 +156,14 @@ int history_main(int argc, char** argv) {
 }
 
 int jobs_main(int argc, char** argv) {
-  CLI::App app("Everything that is known of a job", "bourse jobs");
+  CommandLine app("Everything that is known of a job", "bourse jobs");
   Common common;
   std::vector<std::string> ids;
   bool script = false;
   common.add_output(app);
-  app.add_flag("--script", script, "Print its script instead");
-  app.add_option("JOB", ids, "12, 13_4")->required();
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.flag("--script", script, "Print its script instead");
+  app.option("JOB", ids, "12, 13_4").required();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto selectors = parse_selectors(ids);
   if (!selectors) return say("jobs", selectors.error());
   auto client = BatchClient::open(common.dir);
@@ -220,16 +207,15 @@ int report_change(std::string_view command, const Result<batch::ChangeReply>& re
 }
 
 int change(int argc, char** argv, std::string_view command, batch::Change kind, std::string_view help, std::string_view done) {
-  CLI::App app(std::string(help), fmt::format("bourse {}", command));
+  CommandLine app(std::string(help), fmt::format("bourse {}", command));
   Common common;
   std::vector<std::string> ids;
   bool quiet = false;
-  app.add_option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
+  app.option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
   common.add_filter(app);
-  app.add_flag("-Q,--quiet", quiet, "Print nothing but errors");
-  app.add_option("JOB", ids, "12, 13_4, 13_[1-3]");
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.flag("-Q,--quiet", quiet, "Print nothing but errors");
+  app.option("JOB", ids, "12, 13_4, 13_[1-3]");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto filter = common.filter();
   auto selectors = parse_selectors(ids);
   if (!filter) return say(command, filter.error());
@@ -254,21 +240,20 @@ int requeue_main(int argc, char** argv) {
 }
 
 int cancel_main(int argc, char** argv) {
-  CLI::App app("End jobs, waiting or running", "bourse cancel");
+  CommandLine app("End jobs, waiting or running", "bourse cancel");
   Common common;
   std::vector<std::string> ids;
   std::string signal;
   batch::CancelRequest request;
   bool quiet = false;
-  app.add_option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
+  app.option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
   common.add_filter(app);
-  app.add_option("-s,--signal", signal, "Send this signal to running jobs instead of ending them");
-  app.add_flag("-b,--batch", request.shell_only, "With --signal: to the job's first process only");
-  app.add_option("--reason", request.reason, "Kept with the job");
-  app.add_flag("-Q,--quiet", quiet, "Print nothing but errors");
-  app.add_option("JOB", ids, "12, 13_4, 13_[1-3]");
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.option("-s,--signal", signal, "Send this signal to running jobs instead of ending them");
+  app.flag("-b,--batch", request.shell_only, "With --signal: to the job's first process only");
+  app.option("--reason", request.reason, "Kept with the job");
+  app.flag("-Q,--quiet", quiet, "Print nothing but errors");
+  app.option("JOB", ids, "12, 13_4, 13_[1-3]");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto filter = common.filter();
   auto selectors = parse_selectors(ids);
   if (!filter) return say("cancel", filter.error());
@@ -289,11 +274,10 @@ int cancel_main(int argc, char** argv) {
 }
 
 int nodes_main(int argc, char** argv) {
-  CLI::App app("Hosts as jobs see them", "bourse nodes");
+  CommandLine app("Hosts as jobs see them", "bourse nodes");
   Common common;
   common.add_output(app);
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto client = BatchClient::open(common.dir);
   if (!client) return say("nodes", client.error());
   std::vector<batch::NodeInfo> rows;
@@ -309,14 +293,13 @@ int nodes_main(int argc, char** argv) {
 }
 
 int why_main(int argc, char** argv) {
-  CLI::App app("Why a job does not start, or how it ended", "bourse why");
+  CommandLine app("Why a job does not start, or how it ended", "bourse why");
   Common common;
   std::string id;
-  app.add_option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
-  app.add_flag("--json", common.json, "Print JSON");
-  app.add_option("JOB", id, "12 or 13_4")->required();
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
+  app.flag("--json", common.json, "Print JSON");
+  app.option("JOB", id, "12 or 13_4").required();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto selector = batch::parse_selector(id);
   if (!selector) return say("why", selector.error());
   auto client = BatchClient::open(common.dir);
@@ -347,15 +330,14 @@ int why_main(int argc, char** argv) {
 }
 
 int top_main(int argc, char** argv) {
-  CLI::App app("The cluster's work at a glance", "bourse top");
+  CommandLine app("The cluster's work at a glance", "bourse top");
   Common common;
   bool once = false;
   std::string every = "2s";
-  app.add_option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
-  app.add_flag("-1,--once", once, "Print once and end; so it does when the output is no terminal");
-  app.add_option("--every", every, "Time between two looks")->capture_default_str();
-  int status = 0;
-  if (parse(app, argc, argv, status) != 0) return status;
+  app.option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
+  app.flag("-1,--once", once, "Print once and end; so it does when the output is no terminal");
+  app.option("--every", every, "Time between two looks").show_default();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto period = parse_duration(every);
   if (!period || *period < milliseconds(100)) return say("top", Error(Code::kInvalid, "--every: at least 100ms"));
   auto client = BatchClient::open(common.dir);

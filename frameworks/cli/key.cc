@@ -8,12 +8,13 @@
 #include <csignal>
 
 #include "common/core/ids.h"
+#include "common/world/command_line.h"
 #include "common/world/config.h"
 #include "common/world/files.h"
 #include "common/world/transport.h"
 #include "frameworks/cli/cluster.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 
 namespace bourse::cli {
 namespace {
@@ -128,21 +129,21 @@ int revoke_key(const std::string& identity) {
 
 int key_main(int argc, char** argv) {
   std::string identity, file;
-  CLI::App app("Makes, lists, allows and revokes the keys by which agents, frameworks, operators and readers are known.", kProgram);
-  add_directory(app);
-  app.require_subcommand(1);
-  CLI::App* make = app.add_subcommand("new", "Make a pair of keys for IDENTITY and allow it");
-  make->add_option("IDENTITY", identity, "agent:NAME, framework:NAME, operator:NAME or reader:NAME")->required();
-  CLI::App* list = app.add_subcommand("list", "List the keys that are allowed");
-  CLI::App* allow = app.add_subcommand("allow", "Allow a key that was made elsewhere");
-  allow->add_option("IDENTITY", identity, "Who it is")->required();
-  allow->add_option("FILE", file, "Its .pub file")->required();
-  CLI::App* revoke = app.add_subcommand("revoke", "Stop allowing IDENTITY, at once");
-  revoke->add_option("IDENTITY", identity, "Who it is")->required();
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
-  if (make->parsed()) return new_key(identity);
-  if (list->parsed()) return list_keys();
-  if (allow->parsed()) return allow_key(identity, file);
+  CommandLine app("Makes, lists, allows and revokes the keys by which agents, frameworks, operators and readers are known.",
+                  kProgram);
+  app.directory();
+  CommandLine& make = app.command("new", "Make a pair of keys for IDENTITY and allow it");
+  make.option("IDENTITY", identity, "agent:NAME, framework:NAME, operator:NAME or reader:NAME").required();
+  CommandLine& list = app.command("list", "List the keys that are allowed");
+  CommandLine& allow = app.command("allow", "Allow a key that was made elsewhere");
+  allow.option("IDENTITY", identity, "Who it is").required();
+  allow.option("FILE", file, "Its .pub file").required();
+  CommandLine& revoke = app.command("revoke", "Stop allowing IDENTITY, at once");
+  revoke.option("IDENTITY", identity, "Who it is").required();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  if (make.chosen()) return new_key(identity);
+  if (list.chosen()) return list_keys();
+  if (allow.chosen()) return allow_key(identity, file);
   return revoke_key(identity);
 }
 

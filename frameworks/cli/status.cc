@@ -1,13 +1,13 @@
 // bourse status, agents, frameworks: the master's view, for people and as JSON.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 
 #include "common/core/units.h"
-#include "frameworks/cli/command_line.h"
+#include "common/world/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 #include "frameworks/cli/master_client.h"
 #include "frameworks/cli/table.h"
 
@@ -101,13 +101,13 @@ int table(const std::string& program, const std::vector<Row>& rows, const Reques
 int show(const std::string& program, const std::string& what, const std::string& about, int argc, char** argv,
          const std::vector<Shown>& shown, const std::vector<std::string_view>& known) {
   Request request;
-  CLI::App app(about, program);
-  app.add_flag("--json", request.json, "As JSON, with every field");
+  CommandLine app(about, program);
+  app.flag("--json", request.json, "As JSON, with every field");
   std::string help = "Fields, separated by commas: ";
   for (const std::string_view name : known) help += (name == known.front() ? "" : ", ") + std::string(name);
-  app.add_option("--format", request.format, help);
-  add_directory(app);
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  app.option("--format", request.format, help);
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto client = MasterClient::open();
   if (!client) return failed(program, client.error());
   const auto rows = (*client)->status(what);
@@ -151,10 +151,10 @@ int frameworks_main(int argc, char** argv) {
 int status_main(int argc, char** argv) {
   const std::string program = "bourse status";
   bool json = false;
-  CLI::App app("Shows who leads the cluster, and its masters, agents and frameworks.", program);
-  app.add_flag("--json", json, "As JSON");
-  add_directory(app);
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  CommandLine app("Shows who leads the cluster, and its masters, agents and frameworks.", program);
+  app.flag("--json", json, "As JSON");
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto client = MasterClient::open();
   if (!client) return failed(program, client.error());
   const auto cluster = (*client)->status("cluster");

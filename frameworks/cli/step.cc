@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdlib>
 
 #include "common/core/hostlist.h"
+#include "common/world/command_line.h"
 #include "common/world/reactor.h"
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
@@ -69,20 +69,15 @@ Result<batch::JobSelector> own_job() {
 }  // namespace
 
 int step_main(int argc, char** argv) {
-  CLI::App app("Run a command inside a running job, on one of its hosts", "bourse step");
+  CommandLine app("Run a command inside a running job, on one of its hosts", "bourse step");
   std::string dir, job;
   batch::StepRequest request;
-  app.add_option("--dir", dir, "Directory of the cluster; default $BOURSE_DIR");
-  app.add_option("-j,--job", job, "The job; default: the one this runs in");
-  app.add_option("-w,--host", request.node, "One of the job's hosts; default: its first");
-  app.add_option("-D,--chdir", request.directory, "Working directory; default: the current one");
-  app.add_option("COMMAND", request.argv, "Command and arguments")->required();
-  app.prefix_command();
-  app.positionals_at_end();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? 0 : kExitUsage; }
-  for (const std::string& word : app.remaining()) request.argv.push_back(word);
+  app.option("--dir", dir, "Directory of the cluster; default $BOURSE_DIR");
+  app.option("-j,--job", job, "The job; default: the one this runs in");
+  app.option("-w,--host", request.node, "One of the job's hosts; default: its first");
+  app.option("-D,--chdir", request.directory, "Working directory; default: the current one");
+  app.rest("COMMAND", request.argv, "Command and arguments");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto selector = job.empty() ? own_job() : batch::parse_selector(job);
   if (!selector) return fail("step", selector.error(), kExitUsage);
   request.job = *selector;

@@ -1,4 +1,6 @@
 #include "frameworks/cli/supervisor.h"
+#include "common/world/command_line.h"
+#include "frameworks/cli/complain.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,7 +23,6 @@
 #include "common/world/reactor.h"
 #include "common/world/spawn.h"
 #include "frameworks/cli/cluster.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/leftovers.h"
 
@@ -267,11 +268,11 @@ Result<> supervise(const SupervisorOptions& options) {
 
 int supervise_main(int argc, char** argv) {
   SupervisorOptions options;
-  CLI::App app("Keeps a local cluster running. Started by bourse up.", "bourse supervise");
-  app.add_option("--ready-fd", options.ready_fd, "Descriptor for the word that all is ready");
-  app.add_flag("--remove", options.remove, "Remove the directory at the end");
-  app.add_option("DIR", options.dir, "Directory of the cluster")->required();
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  CommandLine app("Keeps a local cluster running. Started by bourse up.", "bourse supervise");
+  app.option("--ready-fd", options.ready_fd, "Descriptor for the word that all is ready");
+  app.flag("--remove", options.remove, "Remove the directory at the end");
+  app.option("DIR", options.dir, "Directory of the cluster").required();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   if (options.ready_fd >= 0) fcntl(options.ready_fd, F_SETFD, FD_CLOEXEC);
   const auto done = supervise(options);
   if (done) return 0;

@@ -6,10 +6,11 @@
 #include <thread>
 
 #include "common/core/units.h"
+#include "common/world/command_line.h"
 #include "common/world/config.h"
 #include "frameworks/cli/cluster.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 #include "frameworks/cli/master_client.h"
 
 namespace bourse::cli {
@@ -43,14 +44,13 @@ int up_main(int argc, char** argv) {
   ClusterWish wish;
   std::string dir, timeout_text = "30s";
   int masters = 1;
-  CLI::App app("Starts a cluster on this machine, to keep, and returns when it is ready.", program);
-  app.add_option("--dir", dir, "Its directory (default: $BOURSE_DIR, else ~/.bourse)");
-  app.add_option("--agents", wish.agents, "Agents, all on this machine (default: as before, else 1)")
-      ->check(CLI::Range(1, kLocalAgentsMax));
-  app.add_option("--masters", masters, "Masters")->check(CLI::Range(1, 7));
-  app.add_option("--set", wish.overrides, "section.key=value, kept in its bourse.conf")->allow_extra_args(false);
-  app.add_option("--timeout", timeout_text, "How long it may take until all is ready (default: 30s)");
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  CommandLine app("Starts a cluster on this machine, to keep, and returns when it is ready.", program);
+  app.option("--dir", dir, "Its directory (default: $BOURSE_DIR, else ~/.bourse)");
+  app.option("--agents", wish.agents, "Agents, all on this machine (default: as before, else 1)").between(1, kLocalAgentsMax);
+  app.option("--masters", masters, "Masters").between(1, 7);
+  app.option("--set", wish.overrides, "section.key=value, kept in its bourse.conf").one_each();
+  app.option("--timeout", timeout_text, "How long it may take until all is ready (default: 30s)");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   if (masters > 1) {
     return complain(
         program, Error(Code::kUnsupported, "--masters: this version has one master; it recovers from its log when it is restarted"),
@@ -89,11 +89,11 @@ int down_main(int argc, char** argv) {
   const std::string program = "bourse down";
   std::string dir, timeout_text = "90s";
   bool remove = false;
-  CLI::App app("Ends a cluster on this machine and its tasks. What is in its queue stays for the next `bourse up`.", program);
-  app.add_option("--dir", dir, "Its directory (default: $BOURSE_DIR, else ~/.bourse)");
-  app.add_option("--timeout", timeout_text, "How long it may take (default: 90s)");
-  app.add_flag("--remove", remove, "Remove the directory too: queue, history, keys, logs");
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  CommandLine app("Ends a cluster on this machine and its tasks. What is in its queue stays for the next `bourse up`.", program);
+  app.option("--dir", dir, "Its directory (default: $BOURSE_DIR, else ~/.bourse)");
+  app.option("--timeout", timeout_text, "How long it may take (default: 90s)");
+  app.flag("--remove", remove, "Remove the directory too: queue, history, keys, logs");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   const auto timeout = timeout_of(timeout_text);
   if (!timeout) return complain(program, Error(timeout.error()).add("--timeout"), 2);
   const auto where = cluster_directory(dir);
