@@ -85,17 +85,23 @@ std::vector<Planner::Holding> Planner::place(const Need& need) const {
 Planner::Reservation Planner::reserve(const Need& head, Duration now) const {
   Reservation out{kNoLimit, {}, {}};
   std::set<Node> fitting;
+  std::vector<Node> by_time;  // the same, in the order in which they become free enough
   std::map<Node, Resources> future;
+  const auto fits_from_here = [&](Node node) {
+    if (fitting.insert(node).second) by_time.push_back(node);
+  };
   for (auto it = open_.begin(); it != open_.end() && fitting.size() < head.nodes; ++it)
-    if (fits_on(head.shape, *it, nodes_[*it].free)) fitting.insert(*it);
+    if (fits_on(head.shape, *it, nodes_[*it].free)) fits_from_here(*it);
+  // Where there are more than the head needs, it waits for those that come last: what is free before is for others to use, as when
+  // processors are only counted.
   auto reserved = [&](Duration at) {
     out.at = at;
-    for (Node node : fitting) {
-      if (out.nodes.size() == head.nodes) break;
-      out.nodes.push_back(node);
-      auto known = future.find(node);
-      out.future.emplace(node, known == future.end() ? nodes_[node].free : known->second);
+    for (auto node = by_time.rbegin(); node != by_time.rend() && out.nodes.size() < head.nodes; ++node) {
+      out.nodes.push_back(*node);
+      auto known = future.find(*node);
+      out.future.emplace(*node, known == future.end() ? nodes_[*node].free : known->second);
     }
+    std::sort(out.nodes.begin(), out.nodes.end());
   };
   if (fitting.size() >= head.nodes) return reserved(now), out;
   const Duration just_after = now + microseconds(1);
@@ -111,7 +117,7 @@ Planner::Reservation Planner::reserve(const Need& head, Duration now) const {
       }
     }
     for (Node node : touched)
-      if (fits_on(head.shape, node, future.at(node))) fitting.insert(node);
+      if (fits_on(head.shape, node, future.at(node))) fits_from_here(node);
     if (fitting.size() >= head.nodes) return reserved(at), out;
   }
   return out;

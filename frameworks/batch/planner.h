@@ -1,8 +1,9 @@
 // First come, first served with EASY backfilling, as arithmetic: no I/O, no clock, no jobs' names.
 //
 // Source: Lifka 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001, section 2 (EASY). The reservation of the blocked head names
-// its nodes, so that it holds on machines that differ; on one node this is the textbook's rule of counting, and on nodes of one
-// processor each where what outlasts the reservation is placed on nodes that spares() lets go (pass() does not look for those). Rules that matter and are fixed here: a pass sees all completions and arrivals of its
+// its nodes, so that it holds on machines that differ: of those that will do, the ones that come free last. On one node this is the
+// textbook's rule of counting, and on nodes of one processor each where what outlasts the reservation is placed on nodes that spares()
+// lets go (pass() does not look for those). Rules that matter and are fixed here: a pass sees all completions and arrivals of its
 // moment; the reservation is computed anew in every pass; a run beyond its limit counts as ending just after now; "ends by the
 // reservation" is <=; among nodes the lowest index comes first.
 //

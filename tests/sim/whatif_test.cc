@@ -103,11 +103,14 @@ TEST(WhatIf, SummaryFollowsItsDefinitions) {
   EXPECT_DOUBLE_EQ(r.utilisation, 616.0 / 1020);
 }
 
-// Starts in seconds, to the nearest one: what the house itself takes is milliseconds.
-std::vector<long> starts(const std::string& workload, bool backfill, std::uint64_t* hash = nullptr) {
+// Starts in seconds, to the nearest one: what the house itself takes is milliseconds. On one node of ten a count of processors
+// decides, as in the definitions.
+constexpr batch::SimulatedNodes kOneOfTen{1, 10}, kTenOfOne{10, 1};
+std::vector<long> starts(const std::string& workload, bool backfill, std::uint64_t* hash = nullptr,
+                         batch::SimulatedNodes nodes = kOneOfTen) {
   auto jobs = jobs_of(*parse_swf(workload, "w"), Estimates::kUser);
   batch::SimulateOptions options;
-  options.nodes = {{1, 10}};  // one node of ten: a count of processors decides, as in the definitions
+  options.nodes = {nodes};
   options.backfill = backfill;
   const auto report = batch::simulate(jobs, options);
   EXPECT_TRUE(report) << report.error().text();
@@ -153,16 +156,12 @@ TEST(Simulate, ManyNodesCarryWhatOneDoes) {
   EXPECT_NEAR(report->max_wait_s, 148, 1);
 }
 
-// The master gathers the free nodes for the head's gang and offers them to no other line meanwhile.
-TEST(Simulate, DISABLED_OneCoreNodesBackfillAsOneNodeOfAllCoresDoes) {
-  auto jobs = jobs_of(*parse_swf(kFirst, "w"), Estimates::kUser);
-  batch::SimulateOptions options;
-  options.nodes = {{10, 1}};
-  options.backfill = true;
-  ASSERT_TRUE(batch::simulate(jobs, options));
-  std::vector<long> starts;
-  for (const TraceJob& job : jobs) starts.push_back(std::lround(static_cast<double>(job.start.count()) / 1e6));
-  EXPECT_EQ(starts, (std::vector<long>{0, 100, 203, 3}));
+// The same start times where each processor is a node of its own and jobs are gangs: offers, holds and commits on the way.
+TEST(Simulate, OneCoreNodesBackfillAsOneNodeOfAllCoresDoes) {
+  for (const std::string* workload : {&kFirst, &kSecond, &kEarly}) {
+    EXPECT_EQ(starts(*workload, true, nullptr, kTenOfOne), starts(*workload, true)) << *workload;
+    EXPECT_EQ(starts(*workload, false, nullptr, kTenOfOne), starts(*workload, false)) << *workload;
+  }
 }
 
 // 100 s in which nothing can be started, and 100,000 s of the same: waiting costs no events.
