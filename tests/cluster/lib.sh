@@ -51,7 +51,7 @@ pid_of() { pgrep -f -- "^[^ ]*$1 .*$BOURSE_DIR${2:+.*$2}"; }
 # A number in [0, N), uniform, from the seed that the test printed.
 random_below() { awk -v n="$1" -v s="$((RANDOM * 32768 + RANDOM))" 'BEGIN { srand(s); print int(rand() * n) }'; }
 
-job_state() { bourse jobs "$1" --format state -n 2>/dev/null | tail -1 | tr -d ' '; }
+job_state() { bourse jobs "$1" --format state -n 2>>"$WORK/tools.err" | tail -1 | tr -d ' '; }
 ended() { case $(job_state "$1") in PENDING | CONFIGURING | RUNNING | COMPLETING | "") return 1 ;; esac; }
 running() { [ "$(job_state "$1")" = RUNNING ]; }
 queue_empty() { [ -z "$(bourse queue -n 2>/dev/null || echo unreachable)" ]; }
@@ -67,7 +67,7 @@ cluster_end() {
     kill -9 $left 2>/dev/null
   fi
   if [ "$failures" != 0 ]; then
-    for log in "$BOURSE_DIR"/log/*; do
+    for log in "$WORK/tools.err" "$BOURSE_DIR"/log/*; do
       [ -e "$log" ] || continue
       echo "--- ${log##*/}" >&2
       tail -n 15 "$log" >&2
