@@ -180,13 +180,14 @@ TEST_core    := core
 TEST_wire    := wire,core
 TEST_world   := world,wire,core
 TEST_sim     := batch,api,sim,master,policy,agent,launcher,world,wire,core
+TEST_policy  := policy,world,wire,core
 TEST_master  := master,policy,world,wire,core
 TEST_agent   := agent,launcher,world,wire,core
 TEST_api     := api,world,wire,core
-TEST_batch   := batch,api,world,wire,core
+TEST_batch   := batch,api,policy,world,wire,core
 TEST_cli     := cli,batch,world,wire,core
 TEST_cluster := cli,batch,world,wire,core
-TESTS        := core wire world sim master agent api batch cli cluster
+TESTS        := core wire world sim policy master agent api batch cli cluster
 TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
@@ -212,7 +213,7 @@ $(BROKEN): $(B)/tests/plugins/%.so: tests/plugins/broken.c plugins/include/bours
 	@mkdir -p $(@D)
 	$(call say,PLUGIN,$@)
 	$(Q)$(CC) $(all_cpp) $(all_c) $(CFLAGS) -Wno-unused-function -Wno-unused-parameter -D$(shell echo $* | tr a-z A-Z) -shared $(all_ld) $(LDFLAGS) $< -o $@
-$(B)/tests/bin/world: | $(BROKEN)
+$(B)/tests/bin/world $(B)/tests/bin/policy: | $(BROKEN)
 
 check: all $(TEST_BINS) $(TOOL_BINS) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)

@@ -12,7 +12,7 @@
 
 #include "common/core/event.h"
 #include "master/ledger.h"
-#include "plugins/policy/policy.h"
+#include "plugins/policy/usage.h"
 
 namespace bourse::house {
 

@@ -4,32 +4,112 @@
 #include <limits>
 #include <utility>
 
+#include "common/core/hooks.h"
 #include "master/house.h"
-#include "plugins/policy/drf.h"
 
 namespace bourse::house {
 
-Allocator::Allocator() : policy_(std::make_unique<Drf>()) {}
+Allocator::Allocator(House& house) {
+  const MasterOptions& options = house.options;
+  policy::HostOptions host;
+  host.name = "bourse-master";
+  host.fallback = "drf";
+  host.seed = options.policy_seed;
+  host.budget = options.policy_budget;
+  host.guard = options.policy_guard;
+  host.log = [&house](std::string line) {
+    if (house.out != nullptr) house.out->log(std::move(line));
+  };
+  auto made = policy::Host::make(options.policy, std::move(host));
+  BOURSE_ASSERT(bool(made), made.error().text());  // main checks it
+  policy_ = *std::move(made);
+}
 
-void Allocator::framework_added(House& h, FrameworkIx ix) {
+void Allocator::framework_changed(House& h, FrameworkIx ix) {
   const FrameworkRow& row = h.frameworks.at(ix);
-  policy_->claimant_changed({.handle = ix, .name = row.id.str(), .weight = 1, .used = row.used, .wants = row.wants});
+  if (ix >= members_.size()) members_.resize(ix + 1);
+  Member& member = members_[ix];
+  const bool moves = member.present && member.role != row.role;
+  RoleAccount* account = nullptr;
+  if (const auto found = roles_.find(row.role); found != roles_.end()) {
+    account = &found->second;
+  } else {
+    account = &roles_[row.role];
+    account->handle = free_accounts_.empty() ? static_cast<std::uint32_t>(roles_.size() - 1) : free_accounts_.back();
+    if (!free_accounts_.empty()) free_accounts_.pop_back();
+    policy_->account({.handle = account->handle, .name = row.role.str()});
+  }
+  if (!member.present || moves) {
+    ++account->members;
+    account->used.add(row.used);
+    policy_->account_used(account->handle, account->used);
+  }
+  const auto asked = std::find_if(row.lines.begin(), row.lines.end(), [](const LineRow& line) { return line.unmet() > 0; });
+  policy_->claimant({.handle = ix,
+                     .account = account->handle,
+                     .gang = asked == row.lines.end() ? 1 : std::max(1U, asked->want.gang_min),
+                     .units = row.wants ? std::uint64_t{1} : 0,
+                     .name = row.id.str(),
+                     .used = &row.used,
+                     .shape = asked == row.lines.end() ? nullptr : &asked->want.shape});
+  if (moves) leave_role(member);
+  member.role = row.role;
+  member.counted = row.used;
+  member.present = true;
+}
+
+void Allocator::leave_role(Member& member) {
+  const auto found = roles_.find(member.role);
+  RoleAccount& account = found->second;
+  account.used.subtract(member.counted);
+  if (--account.members > 0) return policy_->account_used(account.handle, account.used);
+  policy_->account_removed(account.handle);
+  free_accounts_.push_back(account.handle);
+  roles_.erase(found);
 }
 
 void Allocator::framework_gone(House& h, FrameworkIx ix) {
   FrameworkRow& row = h.frameworks.at(ix);
   BOURSE_ASSERT(!row.wants, row.id.str());
   policy_->claimant_removed(ix);
+  leave_role(members_[ix]);
+  members_[ix] = Member{};
   dirty_.erase(ix);
+  std::erase_if(reserved_, [&](const auto& entry) { return entry.second.framework == ix; });
 }
 
 void Allocator::framework_used(House& h, FrameworkIx ix) {
-  if (!h.frameworks.at(ix).removed) policy_->used_changed(ix, h.frameworks.at(ix).used);
+  const FrameworkRow& row = h.frameworks.at(ix);
+  if (row.removed) return;
+  Member& member = members_[ix];
+  RoleAccount& account = roles_.find(member.role)->second;
+  account.used.subtract(member.counted);
+  account.used.add(row.used);
+  member.counted = row.used;
+  policy_->claimant_used(ix, row.used);
+  policy_->account_used(account.handle, account.used);
+}
+
+Result<> Allocator::use_policy(House& h, const policy::Choice& choice) {
+  const bool knew_agents = policy_->wants_agents();
+  BOURSE_TRY(policy_->swap(choice));
+  if (policy_->wants_agents() && !knew_agents) {
+    for (const auto& [id, ix] : h.agents.by_name()) feed(h, ix);
+  }
+  for (const auto& [id, ix] : h.frameworks.by_name()) {
+    if (h.frameworks.at(ix).wants) dirty_.insert(ix);
+  }
+  return {};
+}
+
+void Allocator::feed(House& h, AgentIx agent) {
+  const Account& account = h.ledger.account(agent);
+  policy_->agent(agent, h.agents.at(agent).id.str(), account.total, account.free);
 }
 
 void Allocator::framework_wants(House& h, FrameworkIx ix, bool was, std::int64_t was_cpus, std::int64_t was_mem) {
   const FrameworkRow& row = h.frameworks.at(ix);
-  if (was != row.wants) policy_->wants_changed(ix, row.wants);
+  if (was != row.wants) policy_->claimant_units(ix, row.wants ? 1 : 0);
   if (was == row.wants && (!was || (was_cpus == row.least_cpus && was_mem == row.least_mem))) return;
   if (was) {
     wanted_cpus_.erase(wanted_cpus_.find(was_cpus));
@@ -43,6 +123,8 @@ void Allocator::framework_wants(House& h, FrameworkIx ix, bool was, std::int64_t
 
 void Allocator::agent_gone(AgentIx ix) {
   dirty_agents_.erase(ix);
+  reserved_.erase(ix);
+  policy_->agent_removed(ix);
   if (ix < places_.size() && places_[ix]) {
     index_.erase(*places_[ix]);
     places_[ix].reset();
@@ -79,6 +161,7 @@ void Allocator::place(const House& h, AgentIx agent) {
 void Allocator::reindex(House& h) {
   for (const Ledger::Touched& touched : h.ledger.take_touched()) {
     place(h, touched.agent);
+    if (policy_->wants_agents()) feed(h, touched.agent);
     if (touched.grew) dirty_agents_.insert(touched.agent);
   }
 }
@@ -145,8 +228,9 @@ std::uint32_t gang_room(House& h, AgentIx agent, const FrameworkRow& row, const 
 
 }  // namespace
 
-std::uint32_t Allocator::give(House& h, AgentIx agent, FrameworkIx ix, LineRow& line, std::uint32_t limit, GangId reservation,
-                              Given* given) {
+std::uint32_t Allocator::give(House& h, const Fit& fit, FrameworkIx ix, LineRow& line, GangId reservation, Given* given) {
+  const AgentIx agent = fit.agent;
+  std::uint32_t limit = fit.units;
   const Account& account = h.ledger.account(agent);
   if (h.frameworks.at(ix).offers.size() >= h.options.offers_per_framework_max || account.free.empty()) return 0;
   Resources amount;
@@ -158,7 +242,14 @@ std::uint32_t Allocator::give(House& h, AgentIx agent, FrameworkIx ix, LineRow& 
     limit = std::min(limit, gang_room(h, agent, h.frameworks.at(ix), line));
     if (limit == 0) return 0;
     units = count_fits(line.want.shape, account.free, account.total, labels, std::min(limit, line.unmet()));
-    if (units > 0) units = carve_units(line.want.shape, account.free, account.total, labels, units, amount);
+    if (units == 1 && fit.device < account.total.devices.size()) {
+      // One device was chosen among those that would do.
+      const DeviceShare& chosen = account.total.devices[fit.device];
+      Resources narrowed = account.free;
+      std::erase_if(narrowed.devices, [&](const DeviceShare& d) { return d.kind == chosen.kind && d.device != chosen.device; });
+      if (auto carved = carve(line.want.shape, narrowed, account.total, labels)) amount = *std::move(carved);
+    }
+    if (units > 0 && amount.empty()) units = carve_units(line.want.shape, account.free, account.total, labels, units, amount);
     if (units == 0) return 0;
   }
   if (given != nullptr) {
@@ -209,7 +300,13 @@ bool Allocator::serve(House& h, AgentIx agent, FrameworkIx ix, bool fine, Given&
       limit = std::min(limit, std::max(1U, (all + 3) / 4));
     }
     ++h.counters.demands_examined;
-    if (give(h, agent, ix, line, limit, reservation, &given) == 0) continue;
+    Fit fit{agent, limit};
+    if (policy_->scores() && !line.wildcard) {
+      const auto& scores = policy_->score(ix, shape, {agent});
+      if (!scores.empty() && scores[0].score == BOURSE_UNFIT) continue;
+      if (!scores.empty()) fit.device = scores[0].device;
+    }
+    if (give(h, fit, ix, line, reservation, &given) == 0) continue;
     gave = true;
     if (reservation.value != 0 && gang_need(line) == 0) drop_accumulation(h, ix, line.want.id);
     if (fine) break;
@@ -228,7 +325,7 @@ void Allocator::serve_accumulations(House& h, AgentIx agent) {
     LineRow* line = row.line(accumulation.line);
     const std::uint32_t need = line == nullptr ? 0 : gang_need(*line);
     if (need == 0 || !may_offer(h, row, line->want.id, agent)) continue;
-    if (give(h, agent, ix, *line, need, accumulation.reservation, nullptr) == 0) continue;
+    if (give(h, {agent, need}, ix, *line, accumulation.reservation, nullptr) == 0) continue;
     if (gang_need(*line) == 0) drop_accumulation(h, ix, line->want.id);
     framework_refresh(h, ix);
   }
@@ -240,32 +337,93 @@ void Allocator::offer_agent(House& h, AgentIx agent) {
   const bool fine = h.agents.size() < kCoarseAgents && policy_->wanting() > 1;
   Given given;
   if (!accumulating_.empty()) serve_accumulations(h, agent);
-  policy_->restart();
+  if (!reserved_.empty() && serve_reserved(h, agent)) return;
+  policy_->begin(h.now.mono, agent);
   while (!account.free.empty() && !nothing_wanted(account.free)) {
-    const std::optional<Policy::Handle> next = policy_->next();
+    const std::optional<policy::Host::Next> next = policy_->next();
     if (!next) break;
-    const FrameworkRow& row = h.frameworks.at(*next);
-    if (account.free.cpus.value < row.least_cpus || account.free.mem.value < row.least_mem) continue;
-    serve(h, agent, *next, fine, given);
+    const FrameworkRow& row = h.frameworks.at(next->claimant);
+    const bool may = account.free.cpus.value >= row.least_cpus && account.free.mem.value >= row.least_mem;
+    if (may && serve(h, agent, next->claimant, fine, given)) continue;
+    if (next->reserve && reserve(h, agent, next->claimant)) break;
   }
 }
 
-std::vector<Allocator::Fit> Allocator::search(House& h, const FrameworkRow& row, const LineRow& line, std::uint32_t enough,
+// --- reservations of agents for who would starve ---------------------------------------------------------------------
+std::optional<AgentIx> Allocator::reserved(FrameworkIx framework) const {
+  for (const auto& [agent, reserved] : reserved_)
+    if (reserved.framework == framework) return agent;
+  return std::nullopt;
+}
+
+bool Allocator::reserved_for_another(AgentIx agent, FrameworkIx framework) const {
+  const auto found = reserved_.find(agent);
+  return found != reserved_.end() && found->second.framework != framework;
+}
+
+// True: the agent is kept for its owner, nobody else gets anything of it.
+bool Allocator::serve_reserved(House& h, AgentIx agent) {
+  const auto found = reserved_.find(agent);
+  if (found == reserved_.end()) return false;
+  const Reserved reserved = found->second;
+  Given given;
+  const bool lapsed = reserved.until <= h.now.mono || !h.frameworks.at(reserved.framework).wants;
+  if (lapsed || serve(h, agent, reserved.framework, false, given)) {
+    reserved_.erase(agent);
+    return false;
+  }
+  return true;
+}
+
+// An agent on which one of its units would fit if it were empty, and no other has been reserved for it.
+bool Allocator::reserve(House& h, AgentIx agent, FrameworkIx ix) {
+  if (policy_->wanting() < 2 || reserved(ix) || hooks::mutant("master.no_reservation")) return false;
+  const Account& account = h.ledger.account(agent);
+  const FrameworkRow& row = h.frameworks.at(ix);
+  const bool could = std::any_of(row.lines.begin(), row.lines.end(), [&](const LineRow& line) {
+    return line.unmet() > 0 && !line.wildcard && gang_need(line) == 0 && may_offer(h, row, line.want.id, agent) &&
+           fits(line.want.shape, account.total, account.total, h.agents.at(agent).labels) == Misfit::kNone;
+  });
+  if (!could) return false;
+  const Duration until = h.now.mono + h.options.offer_ttl * kAccumulationTtls;
+  reserved_[agent] = {ix, until};
+  unreserve.push(until, agent);
+  h.log(LogLevel::kInfo, "agent_reserved", {{"agent", h.agents.at(agent).id.str()}, {"framework", row.id.str()}});
+  return true;
+}
+
+void Allocator::reservations_due(House& h) {
+  AgentIx agent = 0;
+  while (unreserve.pop_due(h.now.mono, agent)) {
+    const auto found = reserved_.find(agent);
+    if (found == reserved_.end() || found->second.until > h.now.mono) continue;
+    reserved_.erase(found);
+    dirty_agents_.insert(agent);
+  }
+}
+
+std::vector<Allocator::Fit> Allocator::search(House& h, FrameworkIx ix, const LineRow& line, std::uint32_t enough,
                                               bool* exhausted) {
   std::vector<Fit> fits;
+  const FrameworkRow& row = h.frameworks.at(ix);
+  const bool scored = policy_->scores() && !line.wildcard;
   const Shape& shape = line.want.shape;
   std::uint64_t sum = 0;
   const std::size_t room =
       h.options.offers_per_framework_max - std::min<std::size_t>(row.offers.size(), h.options.offers_per_framework_max);
+  bool stopped = false;
   for (const bool devices : {false, true}) {
-    if (!devices && !shape.devices.empty()) continue;
+    if (stopped || (!devices && !shape.devices.empty())) continue;
     for (auto it = index_.lower_bound(Key{devices, shape.cpus.value, 0, 0}); it != index_.end() && it->devices == devices; ++it) {
-      if (sum >= enough || fits.size() >= room) return *exhausted = false, fits;
+      stopped = scored ? fits.size() >= kCandidatesMax : sum >= enough || fits.size() >= room;
+      if (stopped) break;
       ++h.counters.agents_examined;
       if (it->mem < shape.mem.value || !may_offer(h, row, line.want.id, it->agent)) continue;
+      if (!reserved_.empty() && reserved_for_another(it->agent, ix)) continue;
       const Account& account = h.ledger.account(it->agent);
-      const auto want = std::min(static_cast<std::uint32_t>(std::min<std::uint64_t>(enough - sum, UINT32_MAX)),
-                                 gang_room(h, it->agent, row, line));
+      const std::uint64_t still = scored ? enough : enough - sum;
+      const auto want =
+          std::min(static_cast<std::uint32_t>(std::min<std::uint64_t>(still, UINT32_MAX)), gang_room(h, it->agent, row, line));
       if (want == 0) continue;
       const std::uint32_t units = line.wildcard
                                       ? (account.free.empty() ? 0 : 1)
@@ -275,16 +433,41 @@ std::vector<Allocator::Fit> Allocator::search(House& h, const FrameworkRow& row,
       if (!line.wildcard) sum += units;
     }
   }
-  *exhausted = sum < enough;
+  *exhausted = !stopped && sum < enough;
+  if (scored) choose(ix, line, enough, fits);
+  if (fits.size() > room) fits.resize(room);
   return fits;
+}
+
+// The best of those that fit, by the policy, until there is enough. Equal scores stay in the order of the index.
+void Allocator::choose(FrameworkIx ix, const LineRow& line, std::uint32_t enough, std::vector<Fit>& fits) {
+  std::vector<AgentIx> agents;
+  for (const Fit& fit : fits) agents.push_back(fit.agent);
+  const auto& scores = policy_->score(ix, line.want.shape, agents);
+  if (!scores.empty()) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < fits.size(); ++i) {
+      fits[i].device = scores[i].device;
+      if (scores[i].score != BOURSE_UNFIT) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return scores[a].score > scores[b].score; });
+    std::vector<Fit> sorted;
+    for (const std::size_t i : order) sorted.push_back(fits[i]);
+    fits = std::move(sorted);
+  }
+  std::uint64_t sum = 0;
+  std::size_t kept = 0;
+  while (kept < fits.size() && sum < enough) {
+    fits[kept].units = static_cast<std::uint32_t>(std::min<std::uint64_t>(fits[kept].units, enough - sum));
+    sum += fits[kept++].units;
+  }
+  fits.resize(kept);
 }
 
 void Allocator::seek(House& h, FrameworkIx ix, LineRow& line) {
   ++h.counters.demands_examined;
   bool exhausted = false;
-  for (const Fit& fit : search(h, h.frameworks.at(ix), line, line.unmet(), &exhausted)) {
-    give(h, fit.agent, ix, line, fit.units, GangId(), nullptr);
-  }
+  for (const Fit& fit : search(h, ix, line, line.unmet(), &exhausted)) { give(h, fit, ix, line, GangId(), nullptr); }
   line.starved = exhausted;
 }
 
@@ -293,7 +476,7 @@ void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
   FrameworkRow& row = h.frameworks.at(ix);
   const std::uint32_t need = gang_need(line);
   bool exhausted = false;
-  const std::vector<Fit> found = search(h, row, line, line.unmet(), &exhausted);
+  const std::vector<Fit> found = search(h, ix, line, line.unmet(), &exhausted);
   line.starved = exhausted;
   std::uint64_t sum = 0;
   for (const Fit& fit : found) sum += fit.units;
@@ -310,7 +493,7 @@ void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
            {"have", std::to_string(sum)},
            {"need", std::to_string(need)}});
   }
-  for (const Fit& fit : found) give(h, fit.agent, ix, line, fit.units, reservation, nullptr);
+  for (const Fit& fit : found) give(h, fit, ix, line, reservation, nullptr);
 }
 
 void Allocator::consider(House& h, FrameworkIx ix, LineRow& line) {
@@ -321,8 +504,7 @@ void Allocator::consider(House& h, FrameworkIx ix, LineRow& line) {
     if (mine->framework != ix || mine->line != line.want.id) return;
     bool exhausted = false;
     const GangId reservation = mine->reservation;
-    for (const Fit& fit : search(h, h.frameworks.at(ix), line, need, &exhausted))
-      give(h, fit.agent, ix, line, fit.units, reservation, nullptr);
+    for (const Fit& fit : search(h, ix, line, need, &exhausted)) give(h, fit, ix, line, reservation, nullptr);
     line.starved = exhausted;
     if (gang_need(line) == 0) drop_accumulation(h, ix, line.want.id);
     return;
@@ -346,7 +528,7 @@ void Allocator::pass(House& h) {
   for (const FrameworkIx ix : dirty) {
     if (h.frameworks.at(ix).wants) ranked.push_back(ix);
   }
-  std::sort(ranked.begin(), ranked.end(), [&](FrameworkIx a, FrameworkIx b) { return policy_->before(a, b); });
+  if (ranked.size() > 1) policy_->rank(h.now.mono, policy::kNone, ranked);
   for (const FrameworkIx ix : ranked) {
     for (LineRow& line : h.frameworks.at(ix).lines) consider(h, ix, line);
     framework_refresh(h, ix);

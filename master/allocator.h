@@ -9,6 +9,10 @@
 // On clusters of fewer than kCoarseAgents agents a turn of the rank gives at most a quarter of what fits, so that two hungry
 // frameworks share one big host; on larger ones a whole agent at a time is fine enough and costs one offer.
 //
+// The order of frameworks and, where it scores, the choice among agents that fit are the policy's (plugins/policy/host.h): accounts are
+// roles, claimants are frameworks. Whom it wants a reservation for (BOURSE_NEXT_RESERVE), and who found nothing on an agent that could
+// carry one of his units if it were empty, has that agent reserved: what frees there goes to him only, for kAccumulationTtls offer lives.
+//
 // Gangs: a line with gang_min is offered nothing until enough for it is free at once; when that is not so, one line per role
 // may accumulate: what fits, and whatever frees, is offered to it first with a `reservation` and kept for it until kAccumulationTtls offer lives have
 // passed; then all of it goes back, and the line is served once after everybody else. See "Accumulation".
@@ -25,7 +29,7 @@
 #include "master/deadlines.h"
 #include "master/frameworks.h"
 #include "master/ledger.h"
-#include "plugins/policy/policy.h"
+#include "plugins/policy/host.h"
 
 namespace bourse::house {
 
@@ -44,29 +48,36 @@ class Allocator {
   static constexpr std::size_t kCoarseAgents = 100;
   static constexpr int kAccumulationTtls = 6;
 
-  Allocator();
+  static constexpr std::size_t kCandidatesMax = 1000;  // agents that a policy scores for one line
+
+  explicit Allocator(House& house);
 
   // --- what changed
-  void framework_added(House& house, FrameworkIx ix);
+  void framework_changed(House& house, FrameworkIx ix);  // new, or its role or what it asks for changed
   void framework_gone(House& house, FrameworkIx ix);
   void framework_used(House& house, FrameworkIx ix);
   void framework_wants(House& house, FrameworkIx ix, bool was, std::int64_t was_cpus, std::int64_t was_mem);
   void framework_dirty(FrameworkIx ix) { dirty_.insert(ix); }
   void agent_dirty(AgentIx ix) { dirty_agents_.insert(ix); }
   void agent_gone(AgentIx ix);
-  void total_changed(const Usage& total) { policy_->total_changed(total); }
+  void total_changed(const Usage& total) { policy_->total(total); }
 
   void settle(House& house);  // at the end of a step: arms the pass, where one is due
   void pass(House& house);
   void accumulations_due(House& house);
   void drop_accumulation(House& house, FrameworkIx framework, std::uint64_t line);  // met, gone or changed
 
-  [[nodiscard]] const Policy& policy() const { return *policy_; }
+  [[nodiscard]] policy::Host& policy() { return *policy_; }
+  // Another policy, between two events. An error changes nothing.
+  Result<> use_policy(House& house, const policy::Choice& choice);
+  [[nodiscard]] std::optional<AgentIx> reserved(FrameworkIx framework) const;
   [[nodiscard]] const std::map<RoleName, Accumulation>& accumulations() const { return accumulating_; }
 
   Deadlines<std::pair<FrameworkIx, std::pair<std::uint64_t, AgentIx>>> hold_offs;
   void hold_offs_due(House& house);
   Deadlines<std::uint64_t> gathering;
+  Deadlines<AgentIx> unreserve;
+  void reservations_due(House& house);
 
  private:
   struct Key {  // of the index of agents with free amounts
@@ -78,6 +89,20 @@ class Allocator {
   struct Fit {
     AgentIx agent = 0;
     std::uint32_t units = 0;
+    std::uint32_t device = policy::kNone;  // of its devices, the one that the policy chose
+  };
+  struct RoleAccount {
+    std::uint32_t handle = 0, members = 0;
+    Usage used;
+  };
+  struct Member {  // what of a framework is counted in its role's account
+    RoleName role;
+    Usage counted;
+    bool present = false;
+  };
+  struct Reserved {
+    FrameworkIx framework = 0;
+    Duration until{0};
   };
 
   void reindex(House& house);
@@ -86,11 +111,16 @@ class Allocator {
   void seek(House& house, FrameworkIx framework, LineRow& line);
   void gather(House& house, FrameworkIx framework, LineRow& line);
   // Agents in the order of the index, with how many units each could give, until `enough`; *exhausted when there were less.
-  std::vector<Fit> search(House& house, const FrameworkRow& framework, const LineRow& line, std::uint32_t enough, bool* exhausted);
+  std::vector<Fit> search(House& house, FrameworkIx framework, const LineRow& line, std::uint32_t enough, bool* exhausted);
   // Offers up to `limit` units of the agent's free amount. `given`: offers of this walk, which grow instead of multiplying.
   using Given = std::vector<std::pair<std::pair<FrameworkIx, std::uint64_t>, std::uint64_t>>;
-  std::uint32_t give(House& house, AgentIx agent, FrameworkIx framework, LineRow& line, std::uint32_t limit, GangId reservation,
-                     Given* given);
+  std::uint32_t give(House& house, const Fit& fit, FrameworkIx framework, LineRow& line, GangId reservation, Given* given);
+  void choose(FrameworkIx framework, const LineRow& line, std::uint32_t enough, std::vector<Fit>& fits);
+  void leave_role(Member& member);
+  void feed(House& house, AgentIx agent);
+  bool serve_reserved(House& house, AgentIx agent);
+  bool reserve(House& house, AgentIx agent, FrameworkIx framework);
+  [[nodiscard]] bool reserved_for_another(AgentIx agent, FrameworkIx framework) const;
   bool serve(House& house, AgentIx agent, FrameworkIx framework, bool fine, Given& given);
   void consider(House& house, FrameworkIx framework, LineRow& line);
   [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, std::uint64_t line, AgentIx agent) const;
@@ -99,7 +129,11 @@ class Allocator {
   void serve_accumulations(House& house, AgentIx agent);
   [[nodiscard]] bool nothing_wanted(const Resources& free) const;
 
-  std::unique_ptr<Policy> policy_;
+  std::unique_ptr<policy::Host> policy_;
+  std::map<RoleName, RoleAccount> roles_;
+  std::vector<std::uint32_t> free_accounts_;
+  std::vector<Member> members_;  // by framework
+  std::map<AgentIx, Reserved> reserved_;
   std::set<FrameworkIx> dirty_;
   std::set<AgentIx> dirty_agents_;
   std::set<std::pair<FrameworkIx, std::uint64_t>> back_;  // lines at the back of the rank

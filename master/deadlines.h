@@ -23,6 +23,7 @@ enum TimerKind : std::uint32_t {
   kFrameworkTimer,
   kGatheringTimer,
   kLeadTimer,
+  kReservedTimer,
 };
 
 template <class T>

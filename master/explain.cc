@@ -122,7 +122,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
   if (line->last_offer_wall.count() >= 0)
     reply.last_offer = h.agents.at(line->last_offer_agent).id.str() + " at " + utc(line->last_offer_wall);
   reply.last_decline = line->last_decline;
-  const std::uint32_t position = h.allocator.policy().position(ix), of = h.allocator.policy().wanting();
+  const std::uint32_t position = h.allocator.policy().position(h.now.mono, ix), of = h.allocator.policy().wanting();
   reply.rank =
       position == 0 ? "no unmet demand" : ordinal(position) + " of " + std::to_string(of) + " frameworks with unmet demand";
   const auto gathering = h.allocator.accumulations().find(framework->role);

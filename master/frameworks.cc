@@ -69,7 +69,7 @@ void expect_framework(House& h, const FrameworkId& id) {
   row.failover = identity.failover_timeout;
   row.forget_at = h.now.mono + row.failover;
   h.frameworks.failovers.push(row.forget_at, ix);
-  h.allocator.framework_added(h, ix);
+  h.allocator.framework_changed(h, ix);
 }
 
 namespace {
@@ -159,7 +159,7 @@ void admit_framework(House& h, const Received& received) {
   row->role = hello.role;
   row->failover = identity_of(h, hello).failover_timeout;
   row->watch = hello.watch_agents;
-  if (fresh) h.allocator.framework_added(h, ix);
+  h.allocator.framework_changed(h, ix);
   if (h.sessions.open({received.peer, kFramework, ix, received.identity, h.now.mono, h.now.mono}, h.options.peer_timeout) ==
       nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "framework_refused");
@@ -272,6 +272,7 @@ void on_demand(House& h, const Session& from, const Message& message) {
     if (need() == 0) h.allocator.drop_accumulation(h, ix, line.want.id);
   }
   framework_refresh(h, ix);
+  h.allocator.framework_changed(h, ix);
   h.allocator.framework_dirty(ix);
 }
 

@@ -16,7 +16,7 @@
 #include "common/core/event.h"
 #include "master/deadlines.h"
 #include "master/ledger.h"
-#include "plugins/policy/policy.h"
+#include "plugins/policy/usage.h"
 
 namespace bourse::house {
 

@@ -26,7 +26,7 @@ namespace bourse::house {
 struct House {
   static constexpr std::size_t kPendingMax = 50'000;  // hellos and actions that wait for the registry; beyond, kBusy
 
-  explicit House(MasterOptions o) : options(std::move(o)) {}
+  explicit House(MasterOptions o) : options(std::move(o)), allocator(*this) {}
 
   MasterOptions options;
   Time now;

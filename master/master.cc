@@ -265,6 +265,9 @@ void timer_fired(House& h, const TimerKey& key) {
     case kGatheringTimer:
       h.allocator.gathering.fired(), h.allocator.accumulations_due(h);
       break;
+    case kReservedTimer:
+      h.allocator.unreserve.fired(), h.allocator.reservations_due(h);
+      break;
     case kLeadTimer:
       if (!h.leading) take_the_lead(h);
       break;
@@ -282,6 +285,22 @@ void peer_lost(House& h, PeerId peer) {
     return;
   }
   session_ended(h, peer, "its connection was lost");
+}
+
+// "policy=SPEC", checked by main. Nothing on offer ends: the next pass asks the new one.
+void reload(House& h, const Reload& event) {
+  constexpr std::string_view kKey = "policy=";
+  if (!event.config.starts_with(kKey)) return;
+  const std::string_view spec = std::string_view(event.config).substr(kKey.size());
+  const policy::Catalog none;
+  const policy::Catalog& catalog = h.options.policies == nullptr ? none : *h.options.policies;
+  auto choice = catalog.find(spec);
+  const Result<> taken = choice ? h.allocator.use_policy(h, *choice) : Result<>(choice.error());
+  if (!taken) {
+    return h.log(LogLevel::kError, "policy_refused",
+                 {{"policy", std::string(spec)}, {"reason", taken.error().text()}, {"then", "going on with the former one"}});
+  }
+  h.log(LogLevel::kInfo, "policy_changed", {{"policy", h.allocator.policy().in_force()}});
 }
 
 }  // namespace
@@ -307,6 +326,8 @@ void Master::step(Time now, const Event& event, Actions& out) {
     durable(h, done->ticket);
   } else if (const auto* failed = std::get_if<AppendFailed>(&event)) {
     append_failed(h, *failed);
+  } else if (const auto* changed = std::get_if<Reload>(&event)) {
+    reload(h, *changed);
   } else if (const auto* start = std::get_if<Started>(&event)) {
     started(h, *start);
   }
@@ -319,6 +340,7 @@ void Master::step(Time now, const Event& event, Actions& out) {
     h.allocator.hold_offs.settle(out, now.mono, kHoldOffTimer);
     h.frameworks.failovers.settle(out, now.mono, kFrameworkTimer);
     h.allocator.gathering.settle(out, now.mono, kGatheringTimer);
+    h.allocator.unreserve.settle(out, now.mono, kReservedTimer);
     h.registry.compact_if_worth(out);
   }
   h.out = nullptr;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/core/actor.h"
+#include "plugins/policy/host.h"
 
 namespace bourse {
 
@@ -26,6 +27,13 @@ struct MasterOptions {
   bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
   std::int64_t pid = 0;          // reported by status
   std::string endpoint;          // reported by status
+
+  // The order of frameworks. main.cc has checked that the policy takes its parameters.
+  policy::Choice policy = policy::built_in("drf");
+  const policy::Catalog* policies = nullptr;  // where a reload looks for another; null: only those built in
+  policy::Guard* policy_guard = nullptr;      // null: nothing watches the time it takes
+  Duration policy_budget = milliseconds(50);
+  std::uint64_t policy_seed = 1;
 };
 
 class Master final : public Actor {

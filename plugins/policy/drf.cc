@@ -1,149 +1,248 @@
-#include "plugins/policy/drf.h"
+// drf: weighted dominant-resource fairness (Ghodsi et al., NSDI 2011), over accounts and then over the claimants of an account.
+//
+// Order: higher priority first within an account. Accounts by the dominant share of what is held in their name, lowest first; a
+// claimant without an account is one by itself. Within an account: higher priority; then the claimant's own dominant share,
+// lowest first; then lower `order`, the name, the handle. Equal shares of accounts: the name that sorts first, then the lower
+// handle. With ties=grants, whoever got fewer grants goes before that, as in Mesos's sorter; a grant is a growth of what it holds.
+// Shares are exact (share.h), against a total that may lag behind the true one by 1/32.
+//
+// This is the "skip" variant: who does not fit is passed by. So that large asks do not starve, who is first and was passed by for
+// `reserve` is answered with BOURSE_NEXT_RESERVE: reserve=60s is the default, off never does it, always is the stop rule of the
+// paper's pseudo-code.
+//
+// Parameters: reserve=off|always|TIME, ties=name|grants. A change costs O(log n), a walk what it gives.
+#include <algorithm>
+#include <set>
 
-#include <iterator>
+#include "plugins/policy/builtin.h"
+#include "plugins/policy/ordered.h"
+#include "plugins/policy/share.h"
 
-namespace bourse {
+namespace bourse::policy {
 
 namespace {
 
-__extension__ using Wide = unsigned __int128;
+struct Key {
+  std::int64_t priority = 0;
+  Share share;
+  std::uint64_t grants = 0;
+  friend bool operator<(const Key& a, const Key& b) {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (const int order = compare(a.share, b.share); order != 0) return order < 0;
+    return a.grants < b.grants;
+  }
+};
 
-int compare(std::int64_t a_num, std::int64_t a_den, std::int64_t b_num, std::int64_t b_den) {
-  const Wide left = static_cast<Wide>(a_num) * static_cast<Wide>(b_den),
-             right = static_cast<Wide>(b_num) * static_cast<Wide>(a_den);
-  return left < right ? -1 : left > right ? 1 : 0;
-}
+class Drf final : public Base {
+ public:
+  using Base::Base;
 
-bool far(std::int64_t reference, std::int64_t truth) {
-  const std::int64_t gap = reference > truth ? reference - truth : truth - reference;
-  return gap > reference / Drf::kReferenceSlack;
-}
+  void configure(Params& params) override {
+    by_grants_ = params.choice("ties", "name", {"name", "grants"}) == "grants";
+    reserve_ = reserve_of(params);
+  }
 
-constexpr std::int64_t kWeightMax = 1'000'000;
+  void total_changed() override {
+    if (!reference_.follow(book.all())) return;
+    for (std::uint32_t h = 0; h < book.claimants().size(); ++h) {
+      if (!book.wants(h)) continue;
+      claimant_changes(h);
+      put(h);
+    }
+    for (std::uint32_t a = 0; a < book.accounts().size(); ++a)
+      if (book.has_account(a)) account_changed(a);
+  }
+
+  void account_changed(std::uint32_t account) override {
+    const std::size_t g = std::size_t{account} * 2;
+    if (g < groups_.size() && groups_[g]) settle(g);
+  }
+
+  void claimant_changes(std::uint32_t h) override {
+    if (h < home_.size() && home_[h] != SIZE_MAX) {
+      groups_[home_[h]]->members.take(h);
+      settle(std::exchange(home_[h], SIZE_MAX));
+    }
+  }
+  void claimant_changed(std::uint32_t h) override {
+    if (h >= facts_.size()) facts_.resize(std::size_t{h} + 1), home_.resize(std::size_t{h} + 1, SIZE_MAX);
+    Facts& facts = facts_[h];
+    const Share share = dominant(book.of(h).used, reference_.get(), book.of(h).weight);
+    const bool grew = grows(facts.used, book.of(h).used);
+    if (grew) ++facts.grants, facts.waits_since = -1;
+    if (!book.wants(h)) facts.waits_since = -1;
+    facts.used = book.of(h).used;
+    facts.share = share;
+    if (book.wants(h)) put(h);
+  }
+  void claimant_removed(std::uint32_t h) override { facts_[h] = Facts{}; }
+
+  // What changes most: moved where it stands, without taking it out.
+  void used(std::uint32_t h, const std::int64_t* used, std::uint32_t kinds) {
+    Facts& facts = facts_[h];
+    book.claimant_used(h, used, kinds);
+    const Claimant& c = book.of(h);
+    if (grows(facts.used, c.used)) ++facts.grants, facts.waits_since = -1;
+    facts.used = c.used;
+    facts.share = dominant(c.used, reference_.get(), c.weight);
+    if (home_[h] == SIZE_MAX) return;
+    Group& group = *groups_[home_[h]];
+    const Key key = key_of(h), old = group.members.key(h);
+    if (key < old || old < key) group.members.move(h, key);
+    if (home_[h] % 2 == 1) settle(home_[h]);  // without an account it is its own
+  }
+
+  void rank(std::int64_t, std::uint32_t, std::uint32_t* claimants, std::uint32_t count) override {
+    sort_claimants(claimants, count, [this](std::uint32_t a, std::uint32_t b) {
+      const std::size_t x = home_[a], y = home_[b];
+      if (x != y) return GroupLess{this}({groups_[x]->share, groups_[x]->grants, x}, {groups_[y]->share, groups_[y]->grants, y});
+      const Key k = key_of(a), l = key_of(b);
+      if (k < l) return true;
+      return l < k ? false : earlier(a, b);
+    });
+  }
+
+  void begin(std::int64_t now, std::uint32_t) override {
+    now_ = now;
+    walking_ = first_ = false;
+  }
+
+  int next(std::uint32_t* claimant) override {
+    auto at = order_.begin();
+    if (walking_) {
+      at = order_.lower_bound(cursor_);
+      if (at != order_.end() && at->group == cursor_.group && compare(at->share, cursor_.share) == 0 &&
+          at->grants == cursor_.grants) {
+        if (groups_[at->group]->members.next(claimant)) return answer(*claimant);
+        ++at;
+      }
+    }
+    for (; at != order_.end(); ++at) {
+      Members& members = groups_[at->group]->members;
+      members.begin();
+      if (!members.next(claimant)) continue;
+      walking_ = true;
+      cursor_ = *at;
+      return answer(*claimant);
+    }
+    return BOURSE_NEXT_END;
+  }
+
+ private:
+  using Members = Ordered<Key>;
+  struct Group {
+    explicit Group(const Book& book) : members(book) {}
+    Members members;  // that want something
+    Share share;
+    std::uint64_t grants = 0;
+    bool in = false;  // order_
+  };
+  struct Place {
+    Share share;
+    std::uint64_t grants = 0;
+    std::size_t group = 0;
+  };
+  struct GroupLess {
+    const Drf* drf;
+    bool operator()(const Place& a, const Place& b) const {
+      if (const int order = compare(a.share, b.share); order != 0) return order < 0;
+      if (a.grants != b.grants) return a.grants < b.grants;
+      if (a.group == b.group) return false;
+      const int names = drf->name_of(a.group).compare(drf->name_of(b.group));
+      return names != 0 ? names < 0 : a.group < b.group;
+    }
+  };
+  struct Facts {
+    Vector used;
+    Share share;
+    std::uint64_t grants = 0;
+    std::int64_t waits_since = -1;  // of when it was first given and not served
+  };
+
+  static bool grows(const Vector& before, const Vector& after) {
+    for (std::size_t k = 0; k < after.size(); ++k)
+      if (after[k] > at(before, k)) return true;
+    return false;
+  }
+
+  // Groups: 2 x account, or 2 x claimant + 1 for one without an account.
+  [[nodiscard]] std::size_t group_of(std::uint32_t h) const {
+    const std::uint32_t account = book.of(h).account;
+    return account != kNone && book.has_account(account) ? std::size_t{account} * 2 : std::size_t{h} * 2 + 1;
+  }
+  [[nodiscard]] const std::string& name_of(std::size_t group) const {
+    return group % 2 == 0 ? book.accounts()[group / 2].name : book.of(static_cast<std::uint32_t>(group / 2)).name;
+  }
+  [[nodiscard]] Key key_of(std::uint32_t h) const {
+    return {book.of(h).priority, facts_[h].share, by_grants_ ? facts_[h].grants : 0};
+  }
+
+  void put(std::uint32_t h) {
+    facts_[h].share = dominant(book.of(h).used, reference_.get(), book.of(h).weight);
+    const std::size_t g = group_of(h);
+    if (g >= groups_.size()) groups_.resize(g + 1);
+    if (!groups_[g]) groups_[g] = std::make_unique<Group>(book);
+    groups_[g]->members.put(h, key_of(h));
+    home_[h] = g;
+    settle(g);
+  }
+
+  // Puts a group where its share says.
+  void settle(std::size_t g) {
+    Group& group = *groups_[g];
+    Place now{{}, 0, g};
+    const auto handle = static_cast<std::uint32_t>(g / 2);
+    if (!group.members.empty()) {
+      if (g % 2 == 1) {
+        now.share = facts_[handle].share;
+        now.grants = by_grants_ ? facts_[handle].grants : 0;
+      } else {
+        const Account& account = book.accounts()[handle];
+        now.share = dominant(account.used, reference_.get(), account.weight);
+      }
+    }
+    const bool same = compare(now.share, group.share) == 0 && now.grants == group.grants;
+    if (group.in && (group.members.empty() || !same)) {
+      auto node = order_.extract({group.share, group.grants, g});
+      group.in = false;
+      if (!group.members.empty()) {
+        node.value() = now;
+        order_.insert(std::move(node));
+        group.in = true;
+      }
+    } else if (!group.in && !group.members.empty()) {
+      order_.insert(now);
+      group.in = true;
+    }
+    group.share = now.share;
+    group.grants = now.grants;
+  }
+
+  int answer(std::uint32_t h) {
+    Facts& facts = facts_[h];
+    if (facts.waits_since < 0 || facts.waits_since > now_) facts.waits_since = now_;
+    const bool first = !std::exchange(first_, true);
+    return first && reserve_ >= 0 && now_ - facts.waits_since >= reserve_ ? BOURSE_NEXT_RESERVE : BOURSE_NEXT;
+  }
+
+  bool by_grants_ = false, walking_ = false, first_ = false;
+  std::int64_t reserve_ = -1, now_ = 0;
+  ReferenceTotal reference_;
+  std::vector<Facts> facts_;       // by claimant
+  std::vector<std::size_t> home_;  // by claimant: the group it is in; SIZE_MAX none
+  std::vector<std::unique_ptr<Group>> groups_;
+  std::set<Place, GroupLess> order_{GroupLess{this}};  // groups with members
+  Place cursor_;
+};
 
 }  // namespace
 
-void Usage::add(const Usage& other) {
-  cpus += other.cpus;
-  mem += other.mem;
-  if (!other.devices.empty()) BOURSE_ASSERT(devices.add(other.devices), "device usage overflows");
-}
-
-void Usage::subtract(const Usage& other) {
-  BOURSE_ASSERT(cpus >= other.cpus && mem >= other.mem, "usage would fall below zero");
-  cpus -= other.cpus;
-  mem -= other.mem;
-  if (!other.devices.empty()) BOURSE_ASSERT(devices.subtract(other.devices), "device usage would fall below zero");
-}
-
-Usage usage_of(const Resources& amount) {
-  Usage usage{.cpus = amount.cpus.value, .mem = amount.mem.value, .devices = {}};
-  for (const DeviceShare& share : amount.devices) {
-    const std::int64_t compute = share.whole ? 0 : share.counters.get("compute");
-    usage.devices.set(share.kind, usage.devices.get(share.kind) + (compute > 0 ? compute : 1000));
-  }
-  return usage;
-}
-
-bool Drf::Less::operator()(const Key& a, const Key& b) const {
-  const int order = compare(a.share.numerator, a.share.denominator, b.share.numerator, b.share.denominator);
-  if (order != 0) return order < 0;
-  const int names = a.name->compare(*b.name);
-  return names != 0 ? names < 0 : a.handle < b.handle;
-}
-
-Drf::Share Drf::share_of(const Claimant& claimant) const {
-  Share best;
-  const auto consider = [&](std::int64_t used, std::int64_t total) {
-    if (total <= 0 || used <= 0) return;
-    const std::int64_t weighted = total > INT64_MAX / claimant.weight ? INT64_MAX : total * claimant.weight;
-    if (compare(used, weighted, best.numerator, best.denominator) > 0) best = {used, weighted};
+const bourse_policy_1 kDrf = [] {
+  bourse_policy_1 table = table_of<Drf>({.ranks = true, .walks = true, .wants = BOURSE_WANTS_USED});
+  table.claimant_used = [](bourse_policy* p, std::uint32_t h, const std::int64_t* used, std::uint32_t kinds) {
+    static_cast<Drf&>(detail::base(p)).used(h, used, kinds);
   };
-  consider(claimant.used.cpus, reference_.cpus);
-  consider(claimant.used.mem, reference_.mem);
-  for (const auto& [kind, used] : claimant.used.devices.items()) consider(used, reference_.devices.get(kind));
-  return best;
-}
+  return table;
+}();
 
-Drf::Key Drf::key_of(const Entry& entry) const { return {entry.share, &entry.claimant.name, entry.claimant.handle}; }
-
-void Drf::place(Entry& entry) {
-  entry.share = share_of(entry.claimant);
-  if (entry.claimant.wants) order_.insert(key_of(entry));
-}
-
-void Drf::total_changed(const Usage& total) {
-  bool moved = far(reference_.cpus, total.cpus) || far(reference_.mem, total.mem);
-  for (const auto& [kind, amount] : total.devices.items()) moved = moved || far(reference_.devices.get(kind), amount);
-  for (const auto& [kind, amount] : reference_.devices.items()) moved = moved || far(amount, total.devices.get(kind));
-  if (!moved) return;
-  reference_ = total;
-  order_.clear();
-  for (const auto& entry : entries_) {
-    if (entry && entry->present) place(*entry);
-  }
-}
-
-void Drf::claimant_changed(const Claimant& claimant) {
-  BOURSE_ASSERT(claimant.weight > 0 && claimant.weight <= kWeightMax, claimant.name);
-  if (claimant.handle >= entries_.size()) entries_.resize(claimant.handle + 1);
-  auto& slot = entries_[claimant.handle];
-  if (slot && slot->present && slot->claimant.wants) order_.erase(key_of(*slot));
-  if (!slot) slot = std::make_unique<Entry>();
-  slot->claimant = claimant;
-  slot->present = true;
-  place(*slot);
-}
-
-void Drf::used_changed(Handle handle, const Usage& used) {
-  Entry& entry = *entries_[handle];
-  if (!entry.claimant.wants) {
-    entry.claimant.used = used;
-    entry.share = share_of(entry.claimant);
-    return;
-  }
-  auto node = order_.extract(key_of(entry));
-  entry.claimant.used = used;
-  entry.share = share_of(entry.claimant);
-  node.value() = key_of(entry);
-  order_.insert(std::move(node));
-}
-
-void Drf::wants_changed(Handle handle, bool wants) {
-  Entry& entry = *entries_[handle];
-  if (entry.claimant.wants == wants) return;
-  if (entry.claimant.wants) order_.erase(key_of(entry));
-  entry.claimant.wants = wants;
-  if (wants) order_.insert(key_of(entry));
-}
-
-void Drf::claimant_removed(Handle handle) {
-  Entry& entry = *entries_[handle];
-  if (entry.claimant.wants) order_.erase(key_of(entry));
-  entry.present = false;
-  entry.claimant.wants = false;
-}
-
-void Drf::restart() { started_ = false; }
-
-std::optional<Policy::Handle> Drf::next() {
-  auto it = started_ ? order_.upper_bound(Key{cursor_share_, &cursor_name_, cursor_handle_}) : order_.begin();
-  started_ = true;
-  if (it == order_.end()) return std::nullopt;
-  cursor_share_ = it->share;
-  cursor_name_ = *it->name;
-  cursor_handle_ = it->handle;
-  return it->handle;
-}
-
-bool Drf::before(Handle a, Handle b) const { return Less()(key_of(*entries_[a]), key_of(*entries_[b])); }
-
-std::uint32_t Drf::position(Handle handle) const {
-  const Entry& entry = *entries_[handle];
-  if (!entry.claimant.wants) return 0;
-  return 1 + static_cast<std::uint32_t>(std::distance(order_.begin(), order_.find(key_of(entry))));
-}
-
-std::uint32_t Drf::wanting() const { return static_cast<std::uint32_t>(order_.size()); }
-
-}  // namespace bourse
+}  // namespace bourse::policy

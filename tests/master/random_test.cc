@@ -1,7 +1,6 @@
 // Random event sequences with an agent model beside the master; explain against brute force; fairness arithmetic.
 #include <set>
 
-#include "plugins/policy/drf.h"
 #include "rig.h"
 
 namespace bourse::test {
@@ -411,48 +410,6 @@ TEST(Explain, NamesTheReasonOfEachClass) {
   EXPECT_EQ(counts["yours already"], 1U);
   rig.say(21, ExplainQuery{3, FrameworkId("me"), 4711});
   EXPECT_EQ(rig.take<ExplainReply>(21).at(0).code, Code::kNotFound);
-}
-
-// The worked example of Ghodsi et al., NSDI 2011, section 4.1: 9 CPUs and 18 GB, A's tasks <1 CPU, 4 GB>, B's <3 CPU, 1 GB>.
-// Progressive filling gives A three tasks and B two.
-TEST(Drf, GivesThePapersAllocation) {
-  Drf drf;
-  drf.total_changed({9, 18, {}});
-  Usage a, b;
-  drf.claimant_changed({.handle = 0, .name = "A", .weight = 1, .used = a, .wants = true});
-  drf.claimant_changed({.handle = 1, .name = "B", .weight = 1, .used = b, .wants = true});
-  int tasks[2] = {0, 0};
-  std::int64_t cpus = 9, mem = 18;
-  for (;;) {
-    drf.restart();
-    const auto next = drf.next();
-    ASSERT_TRUE(next.has_value());
-    const Usage one = *next == 0 ? Usage{1, 4, {}} : Usage{3, 1, {}};
-    if (one.cpus > cpus || one.mem > mem) break;
-    cpus -= one.cpus;
-    mem -= one.mem;
-    ++tasks[*next];
-    Usage& used = *next == 0 ? a : b;
-    used.add(one);
-    drf.used_changed(*next, used);
-  }
-  EXPECT_EQ(tasks[0], 3);
-  EXPECT_EQ(tasks[1], 2);
-}
-
-TEST(Drf, WeightsScaleSharesAndTiesGoToTheNameThatSortsFirst) {
-  Drf drf;
-  drf.total_changed({100, 100, {}});
-  drf.claimant_changed({.handle = 5, .name = "b", .weight = 1, .used = {10, 0, {}}, .wants = true});
-  drf.claimant_changed({.handle = 6, .name = "a", .weight = 2, .used = {20, 0, {}}, .wants = true});
-  drf.claimant_changed({.handle = 7, .name = "c", .weight = 1, .used = {9, 0, {}}, .wants = true});
-  drf.restart();
-  EXPECT_EQ(drf.next(), 7U);
-  EXPECT_EQ(drf.next(), 6U);
-  EXPECT_EQ(drf.next(), 5U);
-  EXPECT_EQ(drf.next(), std::nullopt);
-  EXPECT_TRUE(drf.before(6, 5));
-  EXPECT_EQ(drf.position(5), 3U);
 }
 
 }  // namespace

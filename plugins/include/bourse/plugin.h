@@ -147,7 +147,8 @@ typedef struct bourse_param {
 } bourse_param;
 
 /* Kinds from 2 on are kinds of devices ("gpu/nvidia", "npu/ascend", "fpga"). The amount of a device kind is in thousandths of
- * devices: of a device, as much as is used of that counter of it which is used most. */
+ * devices: a whole device is 1000, a part of one what it has of the counter "compute", or 1000 where it has none. A name that ends
+ * in '/' is only asked for, and stands for every kind that begins so. */
 typedef struct bourse_kind {
   uint32_t size;
   const char* name;  /* "cpus", "mem", "gpu/nvidia", ... */
@@ -234,7 +235,7 @@ enum {
   BOURSE_STARTED = 1,  /* units of it hold what they asked for */
   BOURSE_ENDED = 2,    /* and gave it back */
   BOURSE_DECLINED = 3, /* the claimant did not want what was offered */
-  BOURSE_SKIPPED = 4   /* it was given by next() but nothing fitted */
+  BOURSE_SKIPPED = 4,  /* it was given by next() but nothing fitted */
 };
 typedef struct bourse_feedback {
   uint32_t size;
@@ -271,7 +272,7 @@ typedef struct bourse_policy_1 {
   void (*destroy)(bourse_policy* policy); /* [actor] */
 
   /* Deltas. [actor]
-   * The table of kinds: first before everything else; later ones only have more at the end. */
+   * The table of kinds: first before everything else; later ones only have more at the end, of kinds and of their counters. */
   void (*kinds)(bourse_policy* policy, const bourse_kind* kinds, uint32_t count);
   /* All that the cluster has. Kinds whose total is 0 must not count in shares. */
   void (*total)(bourse_policy* policy, const int64_t* total, uint32_t kinds);
