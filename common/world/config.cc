@@ -153,7 +153,7 @@ std::string quoted(std::string_view text) {
 
 // Collects values and complaints of one file and its overrides.
 struct Reader {
-  std::map<std::string, std::string> scalars;
+  std::map<std::string, std::string> scalars, places;
   std::map<std::string, std::vector<std::string>> lists;
   std::map<std::string, std::map<std::string, std::string>> tables;
   std::vector<std::pair<std::uint32_t, std::string>> complaints;  // line, text; 0: no line
@@ -189,6 +189,7 @@ struct Reader {
 
   void value(const ConfigKey& key, const toml::node& node) {
     const std::uint32_t line = node.source().begin.line;
+    places[id_of(key.section, key.key)] = file + ":" + std::to_string(line) + ": ";
     switch (key.type) {
       case ConfigType::kText:
         if (!node.is_string()) return wrong_type(line, key);
@@ -263,6 +264,7 @@ struct Reader {
       return complain(0, what + "unknown key `" + key_name + "' in [" + section_name + "]" +
                              suggest(key_name, keys_of(section_name), "`", "'"));
     const std::string id = id_of(section_name, key_name);
+    places.erase(id);
     if (key->type == ConfigType::kList) {
       lists[id] = split(content);
     } else if (key->type == ConfigType::kTable) {
@@ -317,6 +319,7 @@ Result<Config> Config::parse(std::string_view toml_text, const std::string& file
   if (!reader.complaints.empty()) return reader.error();
   Config config;
   config.scalars_ = std::move(reader.scalars);
+  config.places_ = std::move(reader.places);
   config.lists_ = std::move(reader.lists);
   config.tables_ = std::move(reader.tables);
   return config;
@@ -358,6 +361,11 @@ std::vector<std::string> Config::list(std::string_view section, std::string_view
 }
 std::map<std::string, std::string> Config::table(std::string_view section, std::string_view key) const {
   return must_have(tables_, section, key, {ConfigType::kTable});
+}
+
+std::string Config::place(std::string_view section, std::string_view key) const {
+  const auto found = places_.find(id_of(section, key));
+  return found == places_.end() ? "" : found->second;
 }
 
 std::string Config::dump() const {

@@ -46,9 +46,12 @@ class Config {
   [[nodiscard]] Duration duration(std::string_view section, std::string_view key) const;
   [[nodiscard]] std::vector<std::string> list(std::string_view section, std::string_view key) const;
   [[nodiscard]] std::map<std::string, std::string> table(std::string_view section, std::string_view key) const;
+  // "FILE:LINE: " of a key that the file states, "" of one that it does not: for complaints about what a value means.
+  [[nodiscard]] std::string place(std::string_view section, std::string_view key) const;
   [[nodiscard]] std::string dump() const;  // effective values as TOML, sorted
 
  private:
+  std::map<std::string, std::string> places_;   // "section.key" -> "FILE:LINE: "
   std::map<std::string, std::string> scalars_;  // "section.key" -> normalised text
   std::map<std::string, std::vector<std::string>> lists_;
   std::map<std::string, std::map<std::string, std::string>> tables_;

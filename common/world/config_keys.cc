@@ -32,6 +32,10 @@ const std::vector<ConfigKey>& config_keys() {
        "Time between a change and the allocation pass that looks at it, so that changes are seen together.", 0, us(10)},
       {"master", "gang_hold", kDuration, "10s",
        "Time within which every agent of a gang must have answered, else the gang is given up.", us(1) / 10, us(3600)},
+      {"master", "policy", kText, "drf",
+       "Order of frameworks and choice of agents: a policy's name or the path of its plugin, with :key=value,... its parameters."},
+      {"master", "policy_budget", kDuration, "50ms", "Time that a plugin may take for one ranking before it is left aside.",
+       us(1) / 1000, us(1)},
 
       {"agent", "id", kText, "", "Name of this host in the cluster; empty means the host name."},
       {"agent", "state", kText, "", "Directory of the agent's checkpoint and exit records; empty means the usual place."},

@@ -74,7 +74,8 @@ class Supervisor {
   void run() {
     for (const int signal : {SIGTERM, SIGINT, SIGQUIT}) reactor_.on_signal(signal, [this] { end("asked to"); });
     reactor_.on_signal(SIGHUP, [this] {
-      if (programs_.front()->pid > 0) kill(programs_.front()->pid, SIGHUP);
+      for (const auto& p : programs_)
+        if (p->pid > 0 && p->ready && (p->name == "master" || p->name == "batch")) kill(p->pid, SIGHUP);
     });
     start_stage(0);
     reactor_.run();

@@ -57,13 +57,16 @@ static void begin(bourse_policy* p, int64_t now, uint32_t on) {
   (void)now, (void)on;
   p->at = 0;
 }
-static int next(bourse_policy* p, uint32_t* c) {
+static void fail(void) {
 #ifdef CRASHES
-  *(volatile int*)0 = (int)(size_t)c;
+  *(volatile int*)0 = 1;
 #endif
 #ifdef LOOPS
   for (volatile int i = 0;; ++i) {}
 #endif
+}
+static int next(bourse_policy* p, uint32_t* c) {
+  fail();
 #ifdef SLOW
   struct timespec pause = {0, 300000000};
   nanosleep(&pause, NULL);
@@ -91,6 +94,7 @@ static int next(bourse_policy* p, uint32_t* c) {
 }
 static void score(bourse_policy* p, const bourse_placement* w, const uint32_t* agents, uint32_t n, bourse_score* s) {
   (void)p, (void)w, (void)agents;
+  fail();
   for (uint32_t i = 0; i < n; ++i) {
     s[i].score = 0.5;
 #ifdef NAN_SCORE
