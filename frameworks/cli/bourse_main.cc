@@ -42,6 +42,7 @@ constexpr std::array kCommands = {
     Command{"hostnames", hostnames_main, "expand a host list"},
     Command{"simulate", simulate_main, "replay a workload trace in virtual time"},
     Command{"doctor", doctor_main, "check this host's settings and say how to mend them"},
+    Command{"plugin", plugin_main, "show and check plugins, list policies"},
     Command{"supervise", supervise_main, ""},
 };
 

@@ -34,6 +34,7 @@ int rsh_main(int argc, char** argv);
 int hostnames_main(int argc, char** argv);
 
 int simulate_main(int argc, char** argv);
+int plugin_main(int argc, char** argv);  // plugin.cc
 
 // This host: doctor.cc.
 int doctor_main(int argc, char** argv);
