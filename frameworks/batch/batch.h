@@ -173,6 +173,8 @@ class Batch final : public Actor {
   std::uint64_t corresponding(Job& job, std::uint64_t startable);
   const Layout& layout_of(Job& job);
   void schedule();
+  void pass_with_head(const Need*& head, Planner::Reservation& reservation);
+  void pass_with_promises(const Need*& head, Planner::Reservation& reservation);
   bool try_start(Job& job, Planner::Reservation* reservation, const Need* head);
   void make_room(const Need& head, const Planner::Reservation& reservation);
   void return_offers(const Need* head);

@@ -268,7 +268,7 @@ std::uint64_t Batch::corresponding(Job& job, std::uint64_t startable) {
   return ready;
 }
 
-// First come, first served over classes; the first that does not fit gets a reservation, the rest may pass it by EASY's rule.
+// One pass over the queue, by the configured way of backfilling; see planner.h for the rules.
 void Batch::schedule() {
   if (!dirty_) return;
   dirty_ = false;
@@ -278,6 +278,29 @@ void Batch::schedule() {
   ++launch_round_;
   const Need* head = nullptr;
   Planner::Reservation reservation;
+  if (options_.backfill == Backfill::kConservative)
+    pass_with_promises(head, reservation);
+  else
+    pass_with_head(head, reservation);
+  if (!taking_.empty()) {
+    AcceptOffers accept;
+    for (auto& [offer, item] : taking_) accept.accept.items.push_back(std::move(item));
+    out_->session.insert(out_->session.begin(), std::move(accept));  // ahead of the launches into these slices
+    taking_.clear();
+  }
+  for (OfferId id : used_up_) alloc_.end_offer(id);
+  used_up_.clear();
+  if (head != nullptr) make_room(*head, reservation);
+  if (options_.backfill == Backfill::kNone) demand_soon();  // there may be another head now
+  return_offers(head);
+  if (alloc_.idle() > 0 && !idle_armed_) {
+    idle_armed_ = true;
+    out_->arm({kIdleSlices, 0, {}}, options_.slice_idle / 2 + milliseconds(1));
+  }
+}
+
+// First come, first served over classes; the first that does not fit gets a reservation, the rest may pass it by EASY's rule.
+void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation) {
   std::uint32_t looked = 0;
   auto it = queue_.order().begin();
   while (it != queue_.order().end() && (alloc_.idle() > 0 || used_up_.size() < alloc_.offers().size())) {
@@ -290,26 +313,34 @@ void Batch::schedule() {
     if (head == nullptr) {
       head = &layouts_.at(job.layout).need;
       job.reason = Reason::kResources;
-      reservation = alloc_.planner().reserve(*head, now_.mono);
+      reservation = alloc_.planner().reserve(*head, now_.mono, options_.backfill, Planner::Named::kLatest);
     }
     ++it;
-    if (++looked > options_.backfill_depth) break;
+    if (options_.backfill == Backfill::kNone || ++looked > options_.backfill_depth) break;
   }
-  if (!taking_.empty()) {
-    AcceptOffers accept;
-    for (auto& [offer, item] : taking_) accept.accept.items.push_back(std::move(item));
-    out_->session.insert(out_->session.begin(), std::move(accept));  // ahead of the launches into these slices
-    taking_.clear();
+}
+
+// Everybody waiting has a reservation, so jobs count one by one here, not by class; of an array its next task does.
+void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservation) {
+  const bool again = alloc_.planner().promises_begin(now_.mono);
+  const std::size_t most = std::min<std::size_t>(queue_.jobs(), std::max(options_.backfill_depth, 1u));
+  for (const JobId id : queue_.page({INT64_MIN, JobId()}, most)) {
+    Job& job = *jobs_.find(id);
+    while (job.queued > 0) {
+      const auto rank = next_rank(job);
+      if (!rank) break;
+      const Planner::Candidate wanted{job.number(*rank), &layouts_.at(job.layout).need, job.spec->limit};
+      const bool now = alloc_.planner().promise(now_.mono, wanted, again) <= now_.mono;
+      if (now && try_start(job, nullptr, nullptr)) continue;
+      if (head == nullptr) {
+        head = wanted.need;
+        job.reason = Reason::kResources;
+        reservation = alloc_.planner().reserve(*head, now_.mono);
+      }
+      break;
+    }
   }
-  for (OfferId id : used_up_) alloc_.end_offer(id);
-  used_up_.clear();
-  if (head != nullptr) make_room(*head, reservation);
-  if (options_.backfill_depth == 0) demand_soon();  // there may be another head now
-  return_offers(head);
-  if (alloc_.idle() > 0 && !idle_armed_) {
-    idle_armed_ = true;
-    out_->arm({kIdleSlices, 0, {}}, options_.slice_idle / 2 + milliseconds(1));
-  }
+  alloc_.planner().promises_end();
 }
 
 bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* head) {
@@ -330,7 +361,9 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
   }
   const Layout& layout = layouts_.at(job.layout);
   const Duration end = plus(now_.mono, job.spec->limit);
+  const bool promised = options_.backfill == Backfill::kConservative;
   auto allowed = [&](const std::vector<Planner::Holding>& holdings) {
+    if (promised) return alloc_.planner().breaks_no_promise(job.number(*rank), holdings, now_.mono, end);
     return head == nullptr || alloc_.planner().allow(*reservation, *head, holdings, end);
   };
   const SliceKind kind{layout.key, job.spec->uid};
@@ -359,6 +392,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     const Planner::Holding part{alloc_.node(offer.agent), *amount};
     if (layout.need.nodes == 1 && !allowed({part})) continue;
     // What would outlast the head's reservation looks for nodes beside it.
+    if (layout.need.nodes > 1 && promised && !allowed({part})) continue;
     if (layout.need.nodes > 1 && head != nullptr && !alloc_.planner().spares(*reservation, *head, part, end)) continue;
     agents.insert(offer.agent);
     parts.emplace_back(&offer, *std::move(amount));
@@ -572,7 +606,7 @@ void Batch::publish_demand() {
   std::map<std::uint32_t, std::size_t> by_layout;
   for (const auto& [key, c] : queue_.order()) {
     // Without backfilling only the head can use anything: what is offered for others comes back, to be offered again and again.
-    if (options_.backfill_depth == 0 && !lines.empty() && !by_layout.contains(c->key.layout)) break;
+    if (options_.backfill == Backfill::kNone && !lines.empty() && !by_layout.contains(c->key.layout)) break;
     auto [it, fresh] = by_layout.try_emplace(c->key.layout, lines.size());
     if (fresh) {
       if (lines.size() == kDemandLinesMax) {

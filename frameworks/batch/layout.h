@@ -28,7 +28,8 @@ struct BatchOptions {
   std::uint32_t requeue_max = 3;          // times that a lost or preempted job is queued again by itself; 0: never
   std::uint64_t script_bytes_max = kScriptBytesMax;
   std::uint32_t attempts_max = 20;  // then the job is held
-  std::uint32_t backfill_depth = 100;
+  Backfill backfill = Backfill::kEasy;
+  std::uint32_t backfill_depth = 100;     // jobs looked at past the first that waits
   std::uint64_t pending_max = 1'000'000;  // jobs; an array counts once
   std::string step_agent = "bourse-rsh";  // what mpirun is given in place of ssh: one word, as Hydra wants it
 };

@@ -8,10 +8,19 @@
 namespace bourse::batch {
 namespace {
 
-constexpr std::array<std::string_view, 12> kLive = {"batch.default_time_limit", "batch.max_time_limit", "batch.default_mem_per_cpu",
-                                                    "batch.slice_reuse",        "batch.slice_idle",     "batch.kill_wait",
-                                                    "batch.requeue_max",        "batch.queue_max",      "batch.submit_max_bytes",
-                                                    "batch.backfill",           "batch.history_keep",   "log.level"};
+constexpr std::array<std::string_view, 13> kLive = {"batch.default_time_limit",
+                                                    "batch.max_time_limit",
+                                                    "batch.default_mem_per_cpu",
+                                                    "batch.slice_reuse",
+                                                    "batch.slice_idle",
+                                                    "batch.kill_wait",
+                                                    "batch.requeue_max",
+                                                    "batch.queue_max",
+                                                    "batch.submit_max_bytes",
+                                                    "batch.backfill",
+                                                    "batch.backfill_depth",
+                                                    "batch.history_keep",
+                                                    "log.level"};
 
 struct Field {
   std::string_view key;
@@ -35,6 +44,10 @@ constexpr std::array kFields = {
           [](BatchOptions& o, std::int64_t v) { o.script_bytes_max = static_cast<std::uint64_t>(v); }},
     Field{"pending_max", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.pending_max); },
           [](BatchOptions& o, std::int64_t v) { o.pending_max = static_cast<std::uint64_t>(v); }},
+    Field{"backfill", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.backfill); },
+          [](BatchOptions& o, std::int64_t v) {
+            if (v >= 0 && v <= static_cast<std::int64_t>(Backfill::kConservative)) o.backfill = static_cast<Backfill>(v);
+          }},
     Field{"backfill_depth", [](const BatchOptions& o) { return std::int64_t{o.backfill_depth}; },
           [](BatchOptions& o, std::int64_t v) { o.backfill_depth = static_cast<std::uint32_t>(v); }},
 };
@@ -72,7 +85,8 @@ BatchOptions options_of(const Config& config) {
   o.script_bytes_max =
       std::min<std::uint64_t>(static_cast<std::uint64_t>(config.size("batch", "submit_max_bytes").value), kScriptBytesMax);
   o.pending_max = static_cast<std::uint64_t>(config.integer("batch", "queue_max"));
-  if (config.text("batch", "backfill") != "easy") o.backfill_depth = 0;
+  o.backfill = backfill_of(config.text("batch", "backfill")).value_or(Backfill::kEasy);
+  o.backfill_depth = static_cast<std::uint32_t>(config.integer("batch", "backfill_depth"));
   return o;
 }
 

@@ -4,7 +4,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "frameworks/batch/simulate.h"
+#include "frameworks/batch/replay.h"
+#include "frameworks/batch/wire_replay.h"
 #include "frameworks/cli/command_line.h"
 
 namespace bourse::cli {
@@ -25,7 +26,7 @@ void print_json(const sim::Report& r, double real_s) {
   out["utilisation"] = r.utilisation;
   out["makespan_s"] = r.makespan_s;
   out["schedule_hash"] = hex(r.schedule_hash);
-  out["trace_hash"] = hex(r.trace_hash);
+  if (r.trace_hash != 0) out["trace_hash"] = hex(r.trace_hash);
   out["events"] = r.events;
   out["real_s"] = real_s;
   fmt::print("{}\n", out.dump());
@@ -46,41 +47,60 @@ void print_text(const sim::Report& r, double real_s) {
 }  // namespace
 
 int simulate_main(int argc, char** argv) {
-  CLI::App app("Replays a workload trace through master, agents and batch in virtual time.", "bourse simulate");
-  std::string trace, nodes = "1x1", policy = "fifo", backfill = "easy", estimates = "user";
-  std::size_t jobs_max = 0;
+  CLI::App app("Replays a workload trace over a described cluster, in virtual time.", "bourse simulate");
+  std::string trace, nodes, policy = "fifo", backfill = "easy", estimates = "user";
   std::uint64_t seed = 1;
-  bool json = false, verbose = false;
-  app.add_option("--trace", trace, "Standard Workload Format file, plain or .gz")->required()->option_text("FILE");
-  app.add_option("--nodes", nodes, "the cluster, as COUNTxCORES: 240x1 or 20x80,48x12")->required()->option_text("NODES");
+  std::size_t jobs_max = 0;
+  bool json = false, verbose = false, wire = false;
+  app.add_option("--trace", trace, "workload in the Standard Workload Format, plain or .gz")->required()->option_text("FILE");
+  app.add_option("--nodes", nodes, "the cluster: COUNTxCORES, as in 240x1 or 20x80,48x12")->required()->option_text("NODES");
   app.add_option("--jobs", jobs_max, "only the first N jobs")->option_text("N");
-  app.add_option("--seed", seed, "of everything random: delays in network and disks")->option_text("N");
+  app.add_option("--seed", seed, "of all that is random: delays in network and disks")->option_text("N");
   app.add_option("--policy", policy, "order of the queue")->check(CLI::IsMember({"fifo"}))->option_text("fifo");
-  app.add_option("--backfill", backfill, "none, or easy: past the first job that waits")
-      ->check(CLI::IsMember({"none", "easy"}))
-      ->option_text("none|easy");
-  app.add_option("--estimates", estimates, "time limits: exact run times, or what users asked for")
-      ->check(CLI::IsMember({"exact", "user"}))
-      ->option_text("exact|user");
+  app.add_option("--backfill", backfill, "who may pass the first job that waits; see bourse.conf(5)")
+      ->check(CLI::IsMember({"none", "easy", "easy-count", "conservative"}))
+      ->option_text("none|easy|easy-count|conservative");
+  app.add_option("--estimates", estimates, "planned run times: exact, what users asked for, or the mean of the user's last two")
+      ->check(CLI::IsMember({"exact", "user", "last2"}))
+      ->option_text("exact|user|last2");
+  app.add_flag("--wire", wire, "through master, agents and messages instead of the planner alone");
   app.add_flag("--json", json, "one JSON object");
-  app.add_flag("--verbose", verbose, "what master, agents and batch log, to stderr, with virtual time");
+  app.add_flag("--verbose", verbose, "with --wire: what master, agents and batch log, to stderr, with virtual time");
   if (const int status = parse(app, argc, argv); status >= 0) return status;
+  if (wire && estimates == "last2")
+    return complain("bourse simulate", Error(Code::kInvalid, "--wire is for exact or user estimates"), 2);
 
-  batch::SimulateOptions options;
   auto groups = batch::parse_simulated_nodes(nodes);
   if (!groups) return complain("bourse simulate", groups.error(), 2);
-  options.nodes = *std::move(groups);
-  options.seed = seed;
-  options.backfill = backfill == "easy";
-  options.log_to_stderr = verbose;
-  auto read = sim::read_swf(trace, jobs_max);
+  sim::ReadOptions how;
+  how.jobs_max = jobs_max;
+  how.estimates = estimates == "exact" ? sim::Estimates::kExact : sim::Estimates::kUser;
+  auto lines = sim::Lines::open(trace);
+  if (!lines) return complain("bourse simulate", lines.error());
+  auto read = sim::workload_of_swf(*lines, how);
   if (!read) return complain("bourse simulate", read.error());
-  std::vector<sim::TraceJob> jobs = sim::jobs_of(*read, estimates == "user" ? sim::Estimates::kUser : sim::Estimates::kExact);
-  if (jobs.empty())
+  sim::Workload& work = *read;
+  if (work.jobs.empty())
     return complain("bourse simulate", Error(Code::kInvalid, trace + ": no job in it has a run time and processors"));
 
   const auto began = std::chrono::steady_clock::now();
-  auto report = batch::simulate(jobs, options);
+  Result<sim::Report> report = Error(Code::kInvalid, "");
+  if (wire) {
+    batch::SimulateOptions options;
+    options.nodes = *std::move(groups);
+    options.seed = seed;
+    options.backfill = *batch::backfill_of(backfill);
+    options.log_to_stderr = verbose;
+    options.shapes = &work.shapes;
+    report = batch::simulate(work.jobs, options);
+  } else {
+    batch::ReplayOptions options;
+    options.nodes = *std::move(groups);
+    options.backfill = *batch::backfill_of(backfill);
+    options.last2 = estimates == "last2";
+    options.shapes = &work.shapes;
+    report = batch::replay(work.jobs, options);
+  }
   if (!report) return complain("bourse simulate", report.error());
   const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (json) {

@@ -11,12 +11,14 @@
 namespace bourse::batch {
 namespace {
 
+constexpr std::size_t kDeep = 1000;
+
 struct Work {
   std::int64_t submit, run, procs, request;
 };
 
-// Runs a workload on one machine of ten processors; depth 0 is plain first come, first served. Start times in order of the jobs.
-std::vector<std::int64_t> simulate(const std::vector<Work>& jobs, std::size_t depth) {
+// Runs a workload on one machine of ten processors. Start times in order of the jobs.
+std::vector<std::int64_t> simulate(const std::vector<Work>& jobs, Backfill backfill) {
   Planner planner;
   Resources total;
   total.cpus = MilliCpus(10'000);
@@ -31,16 +33,13 @@ std::vector<std::int64_t> simulate(const std::vector<Work>& jobs, std::size_t de
     std::int64_t t = next < jobs.size() ? jobs[next].submit : INT64_MAX;
     if (!ends.empty()) t = std::min(t, ends.begin()->first);
     while (!ends.empty() && ends.begin()->first == t) {  // completions, then arrivals, then one pass
-      const std::size_t i = ends.begin()->second;
-      const auto holdings = *planner.holdings(i);
-      planner.finish(i);
-      for (const auto& h : holdings) EXPECT_TRUE(planner.give(h));
+      planner.end_run(ends.begin()->second);
       ends.erase(ends.begin());
     }
     while (next < jobs.size() && jobs[next].submit == t) queue.push_back(next++);
     std::vector<Planner::Candidate> candidates;
     for (std::size_t i : queue) candidates.push_back({i, &needs[i], seconds(jobs[i].request)});
-    for (const auto& s : planner.pass(seconds(t), candidates, depth)) {
+    for (const auto& s : planner.pass(seconds(t), candidates, {backfill, kDeep, {}})) {
       start[s.job] = t;
       ends.emplace(t + jobs[s.job].run, s.job);
       queue.erase(std::find(queue.begin(), queue.end(), s.job));
@@ -50,18 +49,23 @@ std::vector<std::int64_t> simulate(const std::vector<Work>& jobs, std::size_t de
 }
 
 using Starts = std::vector<std::int64_t>;
-constexpr std::size_t kDeep = 1000;
 
 TEST(Planner, StartsTheWorkedExamplesWhenTheReferenceDoes) {
   const std::vector<Work> w1{{0, 100, 6, 100}, {1, 50, 8, 50}, {2, 10, 10, 10}, {3, 200, 2, 200}};
-  EXPECT_EQ(simulate(w1, 0), (Starts{0, 100, 150, 160}));
-  EXPECT_EQ(simulate(w1, kDeep), (Starts{0, 100, 203, 3}));
+  EXPECT_EQ(simulate(w1, Backfill::kNone), (Starts{0, 100, 150, 160}));
+  EXPECT_EQ(simulate(w1, Backfill::kEasy), (Starts{0, 100, 203, 3}));
+  EXPECT_EQ(simulate(w1, Backfill::kEasyCount), (Starts{0, 100, 203, 3}));
+  EXPECT_EQ(simulate(w1, Backfill::kConservative), (Starts{0, 100, 150, 160}));
   const std::vector<Work> w2{{0, 100, 6, 100}, {1, 50, 8, 50}, {2, 90, 3, 90}, {3, 200, 2, 200}, {4, 95, 2, 95}};
-  EXPECT_EQ(simulate(w2, 0), (Starts{0, 100, 150, 150, 150}));
-  EXPECT_EQ(simulate(w2, kDeep), (Starts{0, 100, 2, 92, 150}));
+  EXPECT_EQ(simulate(w2, Backfill::kNone), (Starts{0, 100, 150, 150, 150}));
+  EXPECT_EQ(simulate(w2, Backfill::kEasy), (Starts{0, 100, 2, 92, 150}));
+  EXPECT_EQ(simulate(w2, Backfill::kEasyCount), (Starts{0, 100, 2, 92, 150}));
+  EXPECT_EQ(simulate(w2, Backfill::kConservative), (Starts{0, 100, 2, 92, 150}));
   const std::vector<Work> w3{{0, 40, 6, 100}, {1, 50, 8, 50}, {2, 10, 10, 10}, {3, 200, 2, 200}, {4, 30, 4, 35}};
-  EXPECT_EQ(simulate(w3, 0), (Starts{0, 40, 90, 100, 100}));
-  EXPECT_EQ(simulate(w3, kDeep), (Starts{0, 40, 203, 3, 90}));
+  EXPECT_EQ(simulate(w3, Backfill::kNone), (Starts{0, 40, 90, 100, 100}));
+  EXPECT_EQ(simulate(w3, Backfill::kEasy), (Starts{0, 40, 203, 3, 90}));
+  EXPECT_EQ(simulate(w3, Backfill::kEasyCount), (Starts{0, 40, 203, 3, 90}));
+  EXPECT_EQ(simulate(w3, Backfill::kConservative), (Starts{0, 40, 90, 100, 4}));
 }
 
 TEST(Planner, CountsARunBeyondItsLimitAsEndingJustAfterNow) {

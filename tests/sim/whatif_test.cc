@@ -12,7 +12,7 @@
 
 #include "common/sim/swf.h"
 #include "common/sim/whatif.h"
-#include "frameworks/batch/simulate.h"
+#include "frameworks/batch/wire_replay.h"
 
 namespace bourse::sim {
 namespace {
@@ -46,7 +46,9 @@ TEST(Swf, BadInputIsRefusedWithItsPlace) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {good + "2 1 x 5\n", "t.swf:2:5:"},
       {"1 2 3\n", "t.swf:1:6:"},
-      {good + line("2 -5 100 6 100"), "t.swf:2:1:"},
+      {good + line("2 -5 100 6 100"), "t.swf:2:3: submit time -5 is negative"},
+      {line("1 10 100 6 100") + line("2 9 100 6 100"), "t.swf:2:1: job 2 was submitted before"},
+      {line("1 0 99000000000 6 100"), "t.swf:1:8: run time 99000000000 is more than"},
       {"1 0 -1 5 5 5 5 5 5 5 1 1 1 1 1 1 1 1 9\n", "t.swf:1:38:"},
       {"1 0 -1 99999999999999999999 5 5 5 5 5 5 1 1 1 1 1 1 1 1\n", "t.swf:1:8:"},
       {"1,0,-1\n", "t.swf:1:1:"},
@@ -92,8 +94,8 @@ TEST(WhatIf, JobsAreCutAtTheirRequestAndEmptyOnesLeftOut) {
 
 TEST(WhatIf, SummaryFollowsItsDefinitions) {
   std::vector<TraceJob> jobs(2);
-  jobs[0] = {1, seconds(0), seconds(100), seconds(100), 6, 1, seconds(0), seconds(100)};
-  jobs[1] = {2, seconds(10), seconds(2), seconds(5), 8, 1, seconds(100), seconds(102)};
+  jobs[0] = {1, seconds(0), seconds(100), seconds(100), 6, 1, 0, 0, seconds(0), seconds(100)};
+  jobs[1] = {2, seconds(10), seconds(2), seconds(5), 8, 1, 0, 0, seconds(100), seconds(102)};
   const Report r = summarise(jobs, 10);
   EXPECT_DOUBLE_EQ(r.mean_wait_s, 45);
   EXPECT_DOUBLE_EQ(r.p95_wait_s, 90);
@@ -105,13 +107,13 @@ TEST(WhatIf, SummaryFollowsItsDefinitions) {
 
 // Starts in seconds, to the nearest one: what the house itself takes is milliseconds. On one node of ten a count of processors
 // decides, as in the definitions.
-constexpr batch::SimulatedNodes kOneOfTen{1, 10}, kTenOfOne{10, 1};
+const batch::SimulatedNodes kOneOfTen{1, 10}, kTenOfOne{10, 1};
 std::vector<long> starts(const std::string& workload, bool backfill, std::uint64_t* hash = nullptr,
-                         batch::SimulatedNodes nodes = kOneOfTen) {
+                         const batch::SimulatedNodes& nodes = kOneOfTen) {
   auto jobs = jobs_of(*parse_swf(workload, "w"), Estimates::kUser);
   batch::SimulateOptions options;
   options.nodes = {nodes};
-  options.backfill = backfill;
+  options.backfill = backfill ? batch::Backfill::kEasy : batch::Backfill::kNone;
   const auto report = batch::simulate(jobs, options);
   EXPECT_TRUE(report) << report.error().text();
   if (hash != nullptr) *hash = report->schedule_hash;
@@ -149,7 +151,7 @@ TEST(Simulate, ManyNodesCarryWhatOneDoes) {
   auto jobs = jobs_of(*parse_swf(kSecond, "w"), Estimates::kUser);
   batch::SimulateOptions options;
   options.nodes = {{10, 1}};
-  options.backfill = false;
+  options.backfill = batch::Backfill::kNone;
   const auto report = batch::simulate(jobs, options);
   ASSERT_TRUE(report) << report.error().text();
   EXPECT_EQ(report->jobs, 5u);
@@ -172,7 +174,7 @@ TEST(Simulate, WaitingForTheHeadWithoutBackfillCostsNothing) {
         jobs_of(*parse_swf(line("1 0 " + r + " 60 " + r) + line("2 1 50 80 50") + line("3 2 10 10 10"), "w"), Estimates::kUser);
     batch::SimulateOptions options;
     options.nodes = {{1, 100}};
-    options.backfill = false;
+    options.backfill = batch::Backfill::kNone;
     return batch::simulate(jobs, options)->events;
   };
   EXPECT_LT(events("100000"), events("100") + 20'000);  // the client looks around every 10 s

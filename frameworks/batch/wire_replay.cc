@@ -1,4 +1,4 @@
-#include "frameworks/batch/simulate.h"
+#include "frameworks/batch/wire_replay.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +9,7 @@
 #include "common/sim/world.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/protocol.h"
+#include "frameworks/batch/replay.h"
 #include "master/master.h"
 
 namespace bourse::batch {
@@ -19,13 +20,15 @@ constexpr Duration kBoot = seconds(5);               // before the first job: ev
 constexpr Duration kBeforeLimit = milliseconds(20);  // a task ends this much before its limit, not in a race with it
 constexpr Duration kQuietHeartbeat = std::chrono::hours(12);
 
-Inventory inventory_of(const std::string& name, std::uint32_t cores) {
+Inventory inventory_of(const std::string& name, const SimulatedNodes& group) {
+  const std::uint32_t cores = group.cpu_milli > 0 ? static_cast<std::uint32_t>(group.cpu_milli / 1000) : group.cores;
+  const std::int64_t mem = group.mem > 0 ? group.mem : std::int64_t{cores} << 32;
   Inventory inventory;
   inventory.version = Version(1);
   inventory.topology.type = "machine";
   TopologyNode numa;
   numa.type = "numa";
-  numa.amount = std::int64_t{cores} << 32;
+  numa.amount = mem;
   for (std::uint32_t i = 0; i < cores; ++i) {
     TopologyNode core, unit;
     core.type = "core";
@@ -36,10 +39,19 @@ Inventory inventory_of(const std::string& name, std::uint32_t cores) {
     numa.children.push_back(core);
   }
   inventory.topology.children.push_back(numa);
+  inventory.total = total_of(group, name);
   inventory.total.cpus.value = std::int64_t{cores} * 1000;
-  inventory.total.mem.value = std::int64_t{cores} << 32;
+  inventory.total.mem.value = mem;
   inventory.total.numa = {{0, inventory.total.cpus, inventory.total.mem}};
-  inventory.labels = {{"host", name}, {"arch", "x86_64"}};
+  for (const DeviceShare& share : inventory.total.devices) {
+    Device device;
+    device.id = share.device, device.kind = share.kind, device.model = group.gpu_model, device.counters = share.counters;
+    device.mode = Device::Mode::kCounters;
+    inventory.devices.push_back(std::move(device));
+  }
+  inventory.labels = group.labels;
+  inventory.labels["host"] = name, inventory.labels["arch"] = "x86_64";
+  if (!group.gpu_model.empty()) inventory.labels["gpu_model"] = group.gpu_model;
   return inventory;
 }
 
@@ -47,6 +59,8 @@ class Replay final : public sim::Observer {
  public:
   Replay(std::vector<sim::TraceJob>& jobs, const SimulateOptions& options)
       : jobs_(jobs),
+        shapes_(options.shapes),
+        largest_(largest_of(options.nodes)),
         world_(world_options(options), [this](const TaskKey& key, const TaskSpec&) { return plan(key); }),
         batch_(build(options)) {
     world_.observe(*this);
@@ -66,9 +80,7 @@ class Replay final : public sim::Observer {
       return Error(Code::kTimeout, "job " + std::to_string(at == jobs_.end() ? 0 : at->number) + " of the trace never ended (" +
                                        std::to_string(ended_) + " of " + std::to_string(jobs_.size()) + " did)");
     }
-    std::uint64_t processors = 0;
-    for (const SimulatedNodes& group : options.nodes) processors += std::uint64_t{group.count} * group.cores;
-    sim::Report report = sim::summarise(jobs_, processors);
+    sim::Report report = sim::summarise(jobs_, processors_of(options.nodes));
     report.refused = refused_;
     report.first_refusal = first_refusal_;
     report.events = world_.events();
@@ -102,13 +114,14 @@ class Replay final : public sim::Observer {
     master.peer_timeout = 10 * kQuietHeartbeat;
     master.offer_ttl = std::chrono::minutes(10);
     world_.add_master([master] { return std::make_unique<Master>(master); });
-    std::uint32_t number = 0;
+    std::size_t number = 0;
+    const std::vector<std::string> names = names_of(options.nodes);
     for (const SimulatedNodes& group : options.nodes) {
       for (std::uint32_t i = 0; i < group.count; ++i) {
         AgentOptions agent;
-        agent.id = AgentId("n" + std::to_string(++number));
+        agent.id = AgentId(names[number++]);
         agent.probes = {"simulated"};
-        world_.add_agent(agent.id, inventory_of(agent.id.value, group.cores), [agent](const std::string& boot_id) {
+        world_.add_agent(agent.id, inventory_of(agent.id.value, group), [agent](const std::string& boot_id) {
           AgentOptions with_boot = agent;
           with_boot.boot_id = boot_id;
           return std::make_unique<Agent>(with_boot);
@@ -122,7 +135,8 @@ class Replay final : public sim::Observer {
     BatchOptions batch;
     batch.max_time_limit = kNoLimit;
     batch.slice_idle = milliseconds(1);
-    batch.backfill_depth = options.backfill ? 1'000'000 : 0;
+    batch.backfill = options.backfill;
+    batch.backfill_depth = 1'000'000;
     return world_.add_framework(client, [batch] { return std::make_unique<Batch>(batch); });
   }
 
@@ -147,8 +161,10 @@ class Replay final : public sim::Observer {
     spec.script = "#!/bin/sh\n";
     spec.directory = spec.submit_dir = "/";
     spec.submit_host = "trace";
-    spec.tasks = job.processors;
-    spec.cpus_per_task = 1;
+    sim::TraceShape shape;
+    shape.tasks = job.processors;
+    if (shapes_ != nullptr) shape = (*shapes_)[job.shape];
+    if (auto asked = ask_for(shape, largest_, spec); !asked) return refuse(index, asked.error().text());
     spec.time_limit = job.limit;
     spec.requeue = false;
     ToolRequest request;
@@ -174,8 +190,10 @@ class Replay final : public sim::Observer {
       }
       refusal = submitted->items.empty() ? "no answer for the job" : submitted->items[0].reason;
     }
-    if (refused_++ == 0)
-      first_refusal_ = "job " + std::to_string(jobs_[static_cast<std::size_t>(read->tag)].number) + ": " + refusal;
+    refuse(static_cast<std::size_t>(read->tag), refusal);
+  }
+  void refuse(std::size_t index, const std::string& why) {
+    if (refused_++ == 0) first_refusal_ = "job " + std::to_string(jobs_[index].number) + ": " + why;
   }
 
   // Task ids of batch begin with the job's number.
@@ -197,6 +215,8 @@ class Replay final : public sim::Observer {
   }
 
   std::vector<sim::TraceJob>& jobs_;
+  const std::vector<sim::TraceShape>* shapes_;
+  Largest largest_;
   std::map<std::uint64_t, std::size_t> by_id_;
   std::uint64_t ended_ = 0, refused_ = 0;
   std::string first_refusal_;
@@ -205,33 +225,6 @@ class Replay final : public sim::Observer {
 };
 
 }  // namespace
-
-Result<std::vector<SimulatedNodes>> parse_simulated_nodes(std::string_view text) {
-  const auto bad = [&](const std::string& why) {
-    return Error(Code::kInvalid, "nodes \"" + std::string(text.substr(0, 64)) + "\": " + why);
-  };
-  std::vector<SimulatedNodes> groups;
-  std::string_view rest = text;
-  std::uint64_t nodes = 0;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
-    const std::size_t by = part.find('x');
-    SimulatedNodes group;
-    const auto number = [](std::string_view digits, std::uint32_t& out) {
-      const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
-      return failure == std::errc{} && end == digits.data() + digits.size() && out > 0 && out <= kSimulatedNodesMax;
-    };
-    if (by == std::string_view::npos || !number(part.substr(0, by), group.count) || !number(part.substr(by + 1), group.cores)) {
-      return bad("write COUNTxCORES, as in 240x1 or 20x80,48x12");
-    }
-    nodes += group.count;
-    if (nodes > kSimulatedNodesMax) return bad("more than " + std::to_string(kSimulatedNodesMax) + " nodes");
-    groups.push_back(group);
-    if (comma == std::string_view::npos) return groups;
-    rest.remove_prefix(comma + 1);
-  }
-}
 
 Result<sim::Report> simulate(std::vector<sim::TraceJob>& jobs, const SimulateOptions& options) {
   Replay replay(jobs, options);

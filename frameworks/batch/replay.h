@@ -1,0 +1,74 @@
+// A workload through batch's own planner, in virtual time and without messages: what `bourse simulate` runs.
+//
+// The planner, layouts, limits and orders are those of production (frameworks/batch/planner.h, layout.h); offers, agents and the
+// network are left out, so that a start costs no time. wire_replay.h has them. Owned by the caller, one thread, no I/O, no clock.
+// Same jobs and options: same schedule, on any machine.
+//
+// Order of events: at one moment first all ends (by job in the trace), then all submissions (in the trace's order), then one pass.
+// The order of the queue is that of submission, unless a QueueOrder says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/core/result.h"
+#include "common/sim/whatif.h"
+#include "frameworks/batch/job.h"
+#include "frameworks/batch/planner.h"
+#include "frameworks/batch/simulated_nodes.h"
+
+namespace bourse::batch {
+
+// Ranks waiting jobs. Hears of each before it is asked. A Candidate's `job` is its index in the trace.
+class QueueOrder {
+ public:
+  struct Job {
+    std::uint64_t job = 0;
+    Duration submit{0}, estimate{0};
+    std::uint32_t processors = 1;
+    std::int32_t user = -1;
+  };
+  virtual ~QueueOrder() = default;
+  virtual void arrived(const Job& job) = 0;
+  virtual void started(std::uint64_t job, Duration now) = 0;
+  virtual void ended(std::uint64_t job, Duration now) = 0;
+  // Puts the queue in order, in place. What it gives stays until something arrives, starts or ends, or time goes on.
+  virtual void rank(Duration now, std::vector<Planner::Candidate>& queue) = 0;
+};
+
+struct ReplayOptions {
+  std::vector<SimulatedNodes> nodes = std::vector<SimulatedNodes>(1);
+  Backfill backfill = Backfill::kEasy;
+  std::size_t depth = SIZE_MAX;                          // of backfilling, see Planner::PassOptions
+  Duration origin{0};                                    // what orders see: submit times and `now` count from this much earlier
+  bool once = false;                                     // each job is placed when it is submitted, or never, and stays
+  bool last2 = false;                                    // plan with the mean of the user's last two run times: Estimates::kLast2
+  QueueOrder* order = nullptr;                           // null: first come, first served
+  QueueOrder* backfill_order = nullptr;                  // of those past the first that waits; null: the same
+  const std::vector<sim::TraceShape>* shapes = nullptr;  // null: a processor is a core
+  // The nodes of a start, ascending.
+  std::function<void(std::size_t job, const std::vector<Holding>& holdings)> on_start;
+  std::function<void(std::uint64_t done)> progress;  // every kProgressEvery jobs
+};
+constexpr std::uint64_t kProgressEvery = 4096;
+
+// The order by its name, "NAME[:KEY=VALUE,...]"; null for first come, first served. kNotFound, kInvalid: with what there is.
+Result<std::unique_ptr<QueueOrder>> order_of(const std::string& policy, std::uint64_t seed);
+
+// Fills `start`, `end` and `reason` of each job in. A job that this cluster could never carry is counted as refused, not an error.
+Result<sim::Report> replay(std::vector<sim::TraceJob>& jobs, const ReplayOptions& options);
+
+// What a user would have asked batch for; for both engines.
+struct Largest {  // of any node
+  MilliCpus cpus;
+  std::uint32_t gpus = 0;
+};
+Largest largest_of(const std::vector<SimulatedNodes>& groups);
+Result<> ask_for(const sim::TraceShape& shape, Largest largest, JobSpec& spec);
+Result<Need> need_of(const sim::TraceShape& shape, Largest largest);
+
+}  // namespace bourse::batch
