@@ -4,8 +4,10 @@
 // call built-in policies and plugins in one and the same way. Owned by whoever created it, used on one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
