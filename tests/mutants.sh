@@ -1,6 +1,6 @@
 #!/bin/bash
 # make check-mutants: with a mechanism disabled (BOURSE_MUTANT), the test named for it must fail, and without that it must pass.
-# A mutant that survives means that the test proves nothing. Lines of tests/mutants.txt: MUTANT  GTEST-BINARY:FILTER | SCRIPT.
+# A mutant that survives means that the test proves nothing. Lines of tests/mutants.txt: MUTANT  GTEST-BINARY:FILTER | SCRIPT[:ROW].
 # M=TEXT: only mutants whose name contains it. ONLY="NAME ...": only these.
 set -u
 : "${B:=build/release}"
@@ -14,6 +14,7 @@ declare -A clean  # WHERE -> how it ends with nothing disabled: "passed", "skipp
 run() { # run WHERE: its exit status
   case "$1" in
     *.test) timeout 300 bash "$1" ;;
+    *.test:*) ROWS=${1#*:} timeout 300 bash "${1%%:*}" ;;
     *) timeout 300 "$B/tests/bin/${1%%:*}" --gtest_filter="${1#*:}" --gtest_color=no ;;
   esac >"$log" 2>&1 </dev/null
 }
@@ -22,7 +23,7 @@ failing() { ! run "$1" || grep -q '^not ok' "$log"; }
 try_clean() {
   if failing "$1"; then
     echo "fails even with nothing disabled"
-  elif [ "${1%.test}" = "$1" ] && ! grep -q '^\[ RUN ' "$log"; then
+  elif [ "${1#*.test}" = "$1" ] && ! grep -q '^\[ RUN ' "$log"; then
     echo "matches no test"
   elif grep -qE '^\[  SKIPPED \]|^skip - ' "$log"; then
     echo skipped
