@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <set>
 
@@ -176,6 +178,26 @@ TEST(HooksDeathTest, ACrashPointKillsAtTheNamedPassage) {
         std::exit(0);
       },
       ::testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST(HooksDeathTest, AMarkedCrashPointKillsOnceAndOnlyItsProgram) {
+  const std::string mark = (std::filesystem::temp_directory_path() / ("bourse-mark-" + std::to_string(getpid()))).string();
+  std::filesystem::remove(mark);
+  const std::string armed = "another/agent.append@" + mark + ",agent.send:2@" + mark;
+  const auto pass = [&] {
+    hooks::init(armed.c_str(), nullptr);
+    hooks::crash_point("agent.append");  // another program's
+    hooks::crash_point("agent.send");
+    hooks::crash_point("agent.send");
+    std::exit(7);
+  };
+  EXPECT_EXIT(pass(), ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(pass(), ::testing::ExitedWithCode(7), "") << "the next life goes on";
+  std::ifstream in(mark);
+  std::string name;
+  EXPECT_TRUE(in >> name);
+  EXPECT_EQ(name, "agent.send");
+  std::filesystem::remove(mark);
 }
 
 TEST(ActionList, ClearEmptiesEverythingAndKeepsItsMemory) {
