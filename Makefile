@@ -4,6 +4,7 @@
 #   make demo            a cluster, a job, its result          make check              build and run all tests
 #   make check T=ledger  only tests whose name contains it     make check-mutants      tests must notice disabled mechanisms
 #   make bench           benchmarks, as ratios                 make soak               the long fault suite
+#   make vm-check        isolation on a real kernel with cgroup v2, in a virtual machine
 #   make lint            format, tidy, headers, man pages      make fuzz               libFuzzer, SECONDS_EACH=60
 #   make SAN=address,undefined check                           make SAN=thread check
 #   make clean                                                 make help
@@ -43,9 +44,10 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps openmpi-bin libopenmpi-dev python3 gzip
+PACKAGES_VM    := qemu-system-x86 busybox-static cpio
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
-NEEDS      = $(PACKAGES) $(if $(filter check% soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK)) \
+NEEDS      = $(PACKAGES) $(if $(filter check% vm-check soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK) $(PACKAGES_VM)) \
              $(if $(filter lint% format tidy check,$(MAKECMDGOALS)),$(PACKAGES_LINT)) $(if $(filter fuzz,$(MAKECMDGOALS)),$(PACKAGES_FUZZ))
 ifeq ($(filter clean help distclean,$(MAKECMDGOALS)),)
 DEPS      := build/deps-$(firstword $(shell printf '%s' '$(NEEDS)' | cksum)).mk
@@ -215,7 +217,15 @@ $(BROKEN): $(B)/tests/plugins/%.so: tests/plugins/broken.c plugins/include/bours
 	$(Q)$(CC) $(all_cpp) $(all_c) $(CFLAGS) -Wno-unused-function -Wno-unused-parameter -D$(shell echo $* | tr a-z A-Z) -shared $(all_ld) $(LDFLAGS) $< -o $@
 $(B)/tests/bin/world $(B)/tests/bin/policy: | $(BROKEN)
 
-check: all $(TEST_BINS) $(TOOL_BINS) lint
+# A kernel, and the first file system of a virtual machine with what has been built: see tests/vm.
+VM_IMAGE := $(if $(SAN),,$(B)/vm/initramfs)
+$(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(CAPI) $(B)/tests/bin/agent $(TOOL_BINS) $(wildcard tests/vm/*.sh) tests/vm/init
+	$(call say,VM,$@)
+	$(Q)B=$(B) bash tests/vm/image.sh $(@D)
+vm-check: $(B)/vm/initramfs
+	$(Q)B=$(B) bash tests/vm/all.sh
+
+check: all $(TEST_BINS) $(TOOL_BINS) $(VM_IMAGE) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
 check-mutants: all $(TEST_BINS) $(TOOL_BINS)
 	$(Q)B=$(B) M='$(M)' bash tests/mutants.sh
@@ -269,9 +279,9 @@ install: all
 	$(Q)for m in $(MANS); do $(INSTALL) -D -m 644 $$m $(DESTDIR)$(MANDIR)/man$${m##*.}/$${m##*/}; done
 
 help:
-	@sed -n "3,12p" Makefile | sed 's/^# \{0,1\}//'
+	@sed -n "3,13p" Makefile | sed 's/^# \{0,1\}//'
 clean:
 	rm -rf build
 -include $(shell test -d $(B) && find $(B) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all check check-mutants soak bench demo fuzz check-headers format lint tidy install help clean FORCE
+.PHONY: all check vm-check check-mutants soak bench demo fuzz check-headers format lint tidy install help clean FORCE

@@ -1,0 +1,14 @@
+#!/bin/bash
+# make vm-check: every test of tests/vm in one guest, and a last line that counts.
+set -u
+: "${B:=build/release}"
+tests=()
+for file in tests/vm/*.sh; do
+  name=${file##*/}
+  case ${name%.sh} in all | image | lib | run) ;; *) tests+=("${name%.sh}") ;; esac
+done
+out=$(bash tests/vm/run.sh "${VM_SECONDS:-1200}" "${tests[@]}")
+printf '%s\n' "$out"
+failed=$(grep -c '^not ok' <<<"$out")
+echo "$(grep -c '^ok' <<<"$out") passed, $failed failed, $(grep -c '^skip' <<<"$out") skipped"
+[ "$failed" = 0 ]

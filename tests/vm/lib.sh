@@ -1,0 +1,24 @@
+# Sourced by the tests that run in the guest.
+set -u
+ok() { echo "ok - vm: $1"; }
+not_ok() { echo "not ok - vm: $1: ${2:-}"; }
+check() { # check NAME COMMAND...: its output, where it fails, is the reason
+  local name=$1 out
+  shift
+  if out=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$(echo "$*: $out" | head -c 400 | tr '\n' ' ')"; fi
+}
+same() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted \`$2', got \`$3'"; fi; }
+
+# gtest FILTER [MOST-SECONDS]: each test of the agent's binary is a line of its own; one that was skipped has failed, for this
+# machine can isolate.
+gtest() {
+  local log=/tmp/gtest.log rc
+  cd / && timeout "${2:-120}" /build/tests/bin/agent --gtest_filter="$1" --gtest_color=no >$log 2>&1
+  rc=$?
+  sed -n 's/^\[       OK \] \([^ ]*\) .*/ok - vm: \1/p; s/^\[  FAILED  \] \([^ ]*\) (.*/not ok - vm: \1: failed/p; s/^\[  SKIPPED \] \([^ ]*\) (.*/not ok - vm: \1: skipped on a machine that can isolate/p' $log
+  grep -q '^\[ RUN ' $log || echo "not ok - vm: $1: matches no test"
+  if [ $rc != 0 ]; then
+    grep -q '^\[  FAILED  \]' $log || echo "not ok - vm: $1: ended with status $rc"
+    grep -vE '^\[ +(RUN|OK) ' $log | tail -60
+  fi
+}

@@ -1,0 +1,37 @@
+#!/bin/bash
+# run.sh SECONDS TEST...: boots the image in $B/vm and runs tests/vm/TEST.sh in it, in one boot. Their "ok - ", "not ok - " and
+# "skip - " lines go to standard output; a guest that does not come to its end in time is a failure, with its last words.
+#
+# The guest: 4 cores on 2 sockets, 2 NUMA nodes of 1 GiB, cgroup v2 only, pressure stall information on. Without KVM.
+set -u
+: "${B:=build/release}"
+limit=$1
+shift
+tests=$(IFS=,; echo "$*")
+log=$(mktemp) raw=$(mktemp)
+qemu-system-x86_64 -M q35 -cpu max -accel tcg,thread=multi -m 2048 -smp 4,sockets=2,cores=2 \
+  -object memory-backend-ram,id=m0,size=1024M -object memory-backend-ram,id=m1,size=1024M \
+  -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1 \
+  -kernel "$B/vm/vmlinuz" -initrd "$B/vm/initramfs" \
+  -append "console=ttyS0 psi=1 loglevel=3 panic=-1 cgroup_no_v1=all random.trust_cpu=on bourse.tests=$tests ${VM_APPEND:-}" \
+  ${VM_OPTIONS:-} -display none -monitor none -serial "file:$raw" -nic none -no-reboot </dev/null >"$raw.err" 2>&1 &
+guest=$!
+trap 'kill -9 "$guest" 2>/dev/null; rm -f "$log" "$raw" "$raw.err"' EXIT
+end=$((SECONDS + limit)) last=0
+while kill -0 "$guest" 2>/dev/null && [ $SECONDS -lt $end ]; do
+  grep -q '^vm: done' "$raw" && last=$((last + 1))
+  [ $last -lt 20 ] || break  # it has said all, and will not end
+  sleep 0.25
+done
+kill -9 "$guest" 2>/dev/null
+wait "$guest" 2>/dev/null
+tr -d '\r' <"$raw" >"$log"
+grep -E '^(ok|not ok|skip) - ' "$log"
+[ -z "${VM_VERBOSE:-}" ] || grep -vE '^(ok|not ok|skip) - ' "$log" >&2
+if ! grep -q '^vm: done' "$log"; then
+  echo "not ok - the guest runs its tests to the end: no end within $limit s"
+  cat "$raw.err" >&2
+  tail -40 "$log" >&2
+elif grep -q '^not ok' "$log"; then
+  grep -vE '^(ok|skip) - ' "$log" | tail -60 >&2
+fi
