@@ -43,7 +43,7 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev
-PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps openmpi-bin libopenmpi-dev python3 gzip
+PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip
 PACKAGES_VM    := qemu-system-x86 busybox-static cpio
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
@@ -76,7 +76,7 @@ world_dirs    := common/world
 sim_dirs      := common/sim
 policy_dirs   := plugins/policy
 master_dirs   := master
-agent_dirs    := agent agent/probes agent/doctor
+agent_dirs    := agent agent/probes agent/helper agent/doctor
 launcher_dirs := agent/launcher agent/isolators
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
@@ -92,7 +92,8 @@ BASE_LIBS := -lfmt -ldl -pthread
 # program:main:where:modules:libraries
 PROGS := \
   bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto \
-  bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lhwloc,-lcrypto \
+  bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
+  bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \

@@ -33,6 +33,8 @@ ban '(steady_clock|system_clock|high_resolution_clock)::now|[^_a-z]time\(NULL\)|
 # See "Thin".
 ban '#include "frameworks/' 'master includes a framework' master
 ban '[^_a-zA-Z](job|Job|bitstream|nvidia|image)[^_a-zA-Z]' 'master names a kind of work' master
+# What is known of one maker's hardware is known to its probe only.
+ban '([Nn][Vv][Ii][Dd][Ii][Aa]|[Aa]scend[^i]|[Aa]mdgpu|[Hh]uawei|[Xx]ilinx)' 'a vendor is named outside of the probes' agent/*.h agent/*.cc agent/helper master
 ban 'zmq\.hpp|<zmq\.h>' 'zmq outside the transport' master agent frameworks common/core common/wire common/sim plugins
 # See "One client".
 ban '#include "frameworks/api/' 'a framework includes more of the library than its public header' frameworks/batch

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "agent/checkpoint.h"
+#include "agent/generations.h"
 #include "agent/inventory.h"
+#include "agent/probing.h"
 #include "agent/session.h"
 #include "agent/slices.h"
 #include "agent/status_stream.h"
@@ -36,8 +38,9 @@ struct Agent::Impl {
         session(options.id),
         slices(options.id, inventory),
         streams(options.id),
-        tasks(options.id, options.default_grace, slices, streams) {
+        tasks(options.id, options.settings.default_grace, slices, streams) {
     session.on_hello([this] { return hello(); });
+    probes.configure(options.settings);
   }
 
   AgentOptions options;
@@ -49,8 +52,8 @@ struct Agent::Impl {
   TaskTable tasks;
   bool dead = false;      // refused to start
   bool restored = false;  // there was an earlier life
-  std::set<std::string> probing;
-  std::map<std::string, Inventory> probed;
+  ProbeTable probes;
+  DeviceGenerations generations;
   std::set<FrameworkId> removed;  // Welcome said so: their streams go with their last slice
 
   // What waits for a record: a slice that is carved, or a task that is started, without a record of it would be unknown to the next
@@ -93,6 +96,7 @@ struct Agent::Impl {
     std::vector<CheckpointRecord> all;
     all.emplace_back(IdentityRecord{options.boot_id, streams.stream(), session.cluster()});
     all.emplace_back(EpochRecord{session.epoch()});
+    generations.snapshot(all);
     slices.snapshot(all);
     tasks.snapshot_tasks(all);
     tasks.snapshot_tombstones(all);
@@ -123,6 +127,7 @@ struct Agent::Impl {
                        restored = true;
                      },
                      [&](const EpochRecord& r) { session.restore_epoch(r.epoch); },
+                     [&](const DevicesRecord& r) { generations.restore(r); },
                      [&](const SliceRecord& r) { slices.restore(r); },
                      [&](const SliceGoneRecord& r) { slices.restore(r); },
                      [&](const AckedRecord& r) { tasks.restore_acked(r.framework, streams.restore(r)); },
@@ -143,10 +148,7 @@ struct Agent::Impl {
       t.out.log(log_text(LogLevel::kWarn, "host_rebooted", {{"tasks", std::to_string(tasks.active().size())}}));
       reboot(t);
     }
-    for (const std::string& probe : options.probes) {
-      probing.insert(probe);
-      t.host(RunProbe{probe});
-    }
+    probes.begin(t);
   }
 
   void reboot(Turn& t) {
@@ -159,46 +161,34 @@ struct Agent::Impl {
       if (slices.find(id) == nullptr) tasks.slice_gone(id);
   }
 
-  void on(Turn& t, const ProbeDone& event) {
-    probing.erase(event.probe);
-    if (!event.error.empty()) {
-      t.out.log(log_text(LogLevel::kWarn, "probe_failed",
-                         {{"probe", event.probe}, {"reason", event.error}, {"then", "going on without"}}));
-    } else {
-      probed[event.probe] = event.inventory;
-    }
-    if (!probing.empty()) return;
-    Inventory all = merged();
-    all.version = inventory.inventory().version.next();
-    inventory.set(std::move(all));
-    if (!session.begun()) {
-      if (!book.suspended()) say_hello(t);
-    } else {
-      t.say(InventoryUpdate{inventory.inventory()});
-    }
-  }
+  // --- what the host has -----------------------------------------------------------------------------------------------
 
-  // The probe that knows the topology gives the amounts; the others add devices, labels and notes.
-  Inventory merged() const {
-    Inventory all;
-    for (const auto& [name, one] : probed)
-      if (!one.topology.type.empty() || all.total.empty()) {
-        all.topology = one.topology;
-        all.total = one.total;
-        if (!one.topology.type.empty()) break;
-      }
-    for (const auto& [name, one] : probed) {
-      for (const Device& device : one.devices) all.devices.push_back(device);
-      for (const auto& [key, value] : one.labels) all.labels.emplace(key, value);
-      all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
-      if (one.topology == all.topology && one.total == all.total) continue;
-      Resources devices;
-      devices.devices = one.total.devices;
-      (void)!all.total.add(devices);  // a device named by two probes counts once
-    }
-    std::sort(all.devices.begin(), all.devices.end(), [](const Device& a, const Device& b) { return a.id < b.id; });
+  void on(Turn& t, const ProbeDone& event) {
+    if (probes.done(t, event)) publish(t);
+  }
+  void on(Turn& t, const HardwareChanged& event) { probes.look(t, event.what); }
+
+  // What the probes found has changed: the master and the slices are told. Before the first hello only when enough is known.
+  void publish(Turn& t) {
+    if (!probes.enough()) return;
+    Inventory all = probes.inventory();
     all.labels["host"] = options.id.str();
-    return all;
+    generations.stamp(t, all);
+    const Inventory before = inventory.inventory();
+    all.version = before.version;
+    if (!inventory.known() || all != before) {
+      all.version = before.version.next();
+      const bool listed = inventory.known();
+      inventory.set(std::move(all));
+      if (session.begun()) t.say(difference(before, inventory.inventory()));
+      if (listed)
+        t.out.log(log_text(
+            LogLevel::kInfo, "inventory_changed",
+            {{"version", std::to_string(inventory.inventory().version.value)}, {"total", to_text(inventory.inventory().total)}}));
+    }
+    // A device is missed only when every probe has had its say.
+    if (probes.settled()) slices.set_health(t, inventory.misfits());
+    if (!session.begun() && !book.suspended()) say_hello(t);
   }
 
   // --- the host ------------------------------------------------------------------------------------------------------
@@ -278,12 +268,17 @@ struct Agent::Impl {
     slices.session_up();
     for (const SliceId& id : m.release) {
       removed.insert(id.framework);
-      release(t, id, SliceEnd::kReleased, options.default_grace, "its framework has been removed");
+      release(t, id, SliceEnd::kReleased, options.settings.default_grace, "its framework has been removed");
     }
-    if (fresh) streams.session_up(t);
+    if (fresh) {
+      slices.tell_health(t);
+      streams.session_up(t);
+    }
   }
   void message(Turn& t, const Refused& m) { session.refused(t.now, t.out, m); }
-  void message(Turn&, const Heartbeat&) {}
+  void message(Turn& t, const Heartbeat& m) {
+    if (m.reprobe) probes.look(t, "an operator asked");
+  }
   void message(Turn& t, const CarveSlices& m) { slices.carve(t, m); }
   void message(Turn& t, const CommitGang& m) { slices.commit(t, m); }
   void message(Turn& t, const AbortGang& m) {
@@ -347,6 +342,10 @@ struct Agent::Impl {
       }
       case AgentTimer::kRepair:
         repair_due(t);
+        break;
+      case AgentTimer::kProbe:
+        probes.due(t, key);
+        if (!inventory.known()) publish(t);
         break;
     }
   }
@@ -417,7 +416,16 @@ struct Agent::Impl {
     out.sends.clear();
   }
 
-  void on(Turn& t, const Reload&) { t.out.log(log_text(LogLevel::kInfo, "reloaded", {})); }
+  void on(Turn& t, const Reload& event) {
+    auto settings = parse_settings(event.config);
+    if (!settings) return t.out.log(log_text(LogLevel::kError, "reload_refused", {{"reason", settings.error().text()}}));
+    options.settings = *std::move(settings);
+    tasks.set_default_grace(options.settings.default_grace);
+    probes.configure(options.settings);
+    t.out.log(log_text(LogLevel::kInfo, "reloaded", {{"then", "probing; slices and tasks stay"}}));
+    probes.look(t, {});
+    publish(t);
+  }
   template <class Other>
   void on(Turn&, const Other&) {}  // not an agent's event
 };
@@ -446,5 +454,7 @@ Agent::View Agent::view() const {
   v.epoch_seen = impl_->session.epoch();
   return v;
 }
+
+const Inventory& Agent::inventory() const { return impl_->inventory.inventory(); }
 
 }  // namespace bourse

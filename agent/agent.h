@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/settings.h"
 #include "common/core/actor.h"
 
 namespace bourse {
@@ -14,9 +15,7 @@ namespace bourse {
 struct AgentOptions {
   AgentId id;
   std::string boot_id;
-  Duration default_grace = seconds(30);
-  Duration inventory_interval{0};   // 0: only at start and on request
-  std::vector<std::string> probes;  // names for RunProbe, run at start
+  AgentSettings settings;
   bool fence_without_leader = true;
 };
 
@@ -35,6 +34,7 @@ class Agent final : public Actor {
     Epoch epoch_seen;
   };
   [[nodiscard]] View view() const;
+  [[nodiscard]] const Inventory& inventory() const;
 
  private:
   struct Impl;

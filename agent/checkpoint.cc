@@ -23,6 +23,7 @@ enum class Type : std::uint8_t {
   kStatus,
   kAcked,
   kTombstone,
+  kDevices,
 };
 
 class Writer {
@@ -152,6 +153,12 @@ struct Encoder {
   std::string operator()(const TombstoneRecord& r) const {
     return Writer(Type::kTombstone).text(r.framework.str()).slice(r.slice).text(wire::encode_status(r.status)).take();
   }
+  std::string operator()(const DevicesRecord& r) const {
+    Writer out(Type::kDevices);
+    out.number(r.devices.size());
+    for (const auto& [id, entry] : r.devices) out.text(id.str()).number(entry.generation.value).number(entry.nature);
+    return out.take();
+  }
 };
 
 Result<CheckpointRecord> decode_body(Type type, Reader& in) {
@@ -231,6 +238,16 @@ Result<CheckpointRecord> decode_body(Type type, Reader& in) {
       r.framework = FrameworkId(in.text());
       r.slice = in.slice();
       r.status = BOURSE_TRY(wire::decode_status(in.text()));
+      return CheckpointRecord(std::move(r));
+    }
+    case Type::kDevices: {
+      DevicesRecord r;
+      for (std::uint64_t left = in.number(); left > 0 && in.ok(); --left) {
+        const DeviceId id(in.text());
+        DevicesRecord::Entry& entry = r.devices[id];
+        entry.generation = Generation(in.number());
+        entry.nature = in.number();
+      }
       return CheckpointRecord(std::move(r));
     }
   }

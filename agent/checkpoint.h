@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -90,9 +91,19 @@ struct TombstoneRecord {  // snapshots: a task that ended and whose end is ackno
   bool operator==(const TombstoneRecord&) const = default;
 };
 
+struct DevicesRecord {  // all devices that were ever seen, with the generation of each; replaces the one before
+  struct Entry {
+    Generation generation;
+    std::uint64_t nature = 0;  // a hash; see DeviceGenerations
+    bool operator==(const Entry&) const = default;
+  };
+  std::map<DeviceId, Entry> devices;
+  bool operator==(const DevicesRecord&) const = default;
+};
+
 struct CheckpointRecords {
   using Variant = std::variant<IdentityRecord, EpochRecord, SliceRecord, SliceGoneRecord, TaskRecord, StartedRecord, EndingRecord,
-                               StatusRecord, AckedRecord, TombstoneRecord>;
+                               StatusRecord, AckedRecord, TombstoneRecord, DevicesRecord>;
 };
 using CheckpointRecord = OneOf<CheckpointRecords>;
 

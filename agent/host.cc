@@ -98,6 +98,7 @@ struct Host::Impl {
   Post post;
   KnownSlices known;
   ArtifactStore artifacts;
+  std::unique_ptr<Prober> prober;
   launcher::Channel channel;
   Reactor::WatchId watch = 0;
   Reactor::TimerId timer = 0;
@@ -112,8 +113,8 @@ struct Host::Impl {
   std::map<std::pair<std::string, std::uint32_t>, Duration> users;  // accounts that exist, and until when that is believed
   std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);      // outlives us in what was deferred
 
-  Impl(Reactor& r, HostOptions o, Post p, KnownSlices k, ArtifactStore a)
-      : reactor(r), options(std::move(o)), post(std::move(p)), known(std::move(k)), artifacts(std::move(a)) {}
+  Impl(Reactor& r, HostOptions o, std::unique_ptr<Prober> q, Post p, KnownSlices k, ArtifactStore a)
+      : reactor(r), options(std::move(o)), post(std::move(p)), known(std::move(k)), artifacts(std::move(a)), prober(std::move(q)) {}
   ~Impl() {
     *self = nullptr;
     if (watch != 0) reactor.unwatch(watch);
@@ -302,18 +303,11 @@ struct Host::Impl {
     hooks::crash_point("agent.after_start");
   }
   void act(const RunProbe& a) {
-    if (a.probe == kProbeHwloc) {
-      auto inventory = probe_hwloc(options.hwloc);
-      if (!inventory) return post(ProbeDone{a.probe, {}, inventory.error().text()});
-      post(ProbeDone{a.probe, *std::move(inventory), {}});
-    } else if (a.probe == kProbeIsolation) {
-      if (!ready) {
-        isolation_due = true;
-      } else {
-        post(ProbeDone{a.probe, isolation_inventory(state), {}});
-      }
+    if (a.probe != kProbeIsolation) return prober->run(a, post);
+    if (!ready) {
+      isolation_due = true;
     } else {
-      post(ProbeDone{a.probe, {}, "no such probe"});
+      post(ProbeDone{a.probe, isolation_inventory(state), {}});
     }
   }
 
@@ -337,18 +331,21 @@ struct Host::Impl {
 Host::Host() = default;
 Host::~Host() = default;
 
-Result<std::unique_ptr<Host>> Host::make(Reactor& reactor, HostOptions options, Post post, KnownSlices known) {
+Result<std::unique_ptr<Host>> Host::make(Reactor& reactor, HostOptions options, std::unique_ptr<Prober> prober, Post post,
+                                         KnownSlices known) {
   ArtifactStore artifacts = BOURSE_TRY(ArtifactStore::open(options.state_dir + "/artifacts", options.artifacts_max));
   if (const auto closed = artifacts.closed_directories(); !closed.empty())
     log_event(
         LogLevel::kWarn, "state_directory_closed",
         {{"directory", closed.back()}, {"then", "scripts of users other than its owner cannot be executed from it; chmod o+x it"}});
   std::unique_ptr<Host> host(new Host);
-  host->impl_ = std::make_unique<Impl>(reactor, std::move(options), std::move(post), std::move(known), std::move(artifacts));
+  host->impl_ = std::make_unique<Impl>(reactor, std::move(options), std::move(prober), std::move(post), std::move(known),
+                                       std::move(artifacts));
   return host;
 }
 
 void Host::start() { impl_->connect(); }
+Prober& Host::prober() { return *impl_->prober; }
 void Host::execute(const HostAction& action) {
   std::visit([this](const auto& a) { impl_->act(a); }, action);
 }

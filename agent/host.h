@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "agent/artifacts.h"
+#include "agent/helper/prober.h"
 #include "agent/isolators/isolator.h"
 #include "agent/launcher/channel.h"
-#include "agent/probes/hwloc.h"
 #include "common/core/action.h"
 #include "common/core/event.h"
 #include "common/world/reactor.h"
 
 namespace bourse {
 
-// Probes that a host answers to: the topology, and what the launcher can isolate (labels `isolation` and `degraded`, notes).
-constexpr const char* kProbeHwloc = "hwloc";
+// The one probe that the host answers itself: what the launcher can isolate (labels `isolation` and `degraded`, notes). All others
+// run in the helper.
 constexpr const char* kProbeIsolation = "isolation";
 
 struct HostOptions {
@@ -31,7 +31,6 @@ struct HostOptions {
   std::string cgroup_root = "bourse";
   bool isolation = true;
   std::uint32_t pids_max = 0;
-  HwlocOptions hwloc;
   Bytes artifacts_max = ArtifactStore::kBytesMax;
 };
 
@@ -41,6 +40,7 @@ class Executor {
   using Post = std::function<void(Event)>;
   virtual ~Executor() = default;
   virtual void start() = 0;
+  [[nodiscard]] virtual Prober& prober() = 0;
   virtual void execute(const HostAction& action) = 0;
   virtual void end_all(std::function<void()> done) = 0;  // ends keeper, launcher and everything they run
 };
@@ -49,9 +49,11 @@ class Host final : public Executor {
  public:
   using KnownSlices = std::function<std::vector<SliceId>()>;
   // Opens the artifact store; kIo where the state directory cannot be used.
-  static Result<std::unique_ptr<Host>> make(Reactor& reactor, HostOptions options, Post post, KnownSlices known);
+  static Result<std::unique_ptr<Host>> make(Reactor& reactor, HostOptions options, std::unique_ptr<Prober> prober, Post post,
+                                            KnownSlices known);
   ~Host() override;
   void start() override;
+  [[nodiscard]] Prober& prober() override;
   void execute(const HostAction& action) override;
   void end_all(std::function<void()> done) override;
   [[nodiscard]] bool connected() const;

@@ -37,12 +37,35 @@ void AgentInventory::find_pus(const TopologyNode& node, std::uint32_t numa, std:
 void AgentInventory::recount() {
   free_ = inventory_.total;
   short_ = false;
+  misfits_.clear();
+  const auto misfit = [this](const SliceId& id, std::string why) {
+    std::string& text = misfits_[id];
+    text += (text.empty() ? "" : "; ") + std::move(why);
+  };
   for (const auto& [id, spec] : taken_) {
-    if (free_.subtract(spec.resources)) continue;
-    short_ = true;
-    free_ = Resources{};
-    return;
+    Resources amount = spec.resources;
+    const std::vector<DeviceShare> devices = std::move(amount.devices);
+    amount.devices.clear();
+    if (!free_.subtract(amount)) {
+      short_ = true;
+      misfit(id, "this host has less than the slices on it: " + to_text(inventory_.total));
+    }
+    for (const DeviceShare& share : devices) {
+      Resources one;
+      one.devices = {share};
+      if (auto there = check_device(share); !there) {
+        misfit(id, there.error().text());
+      } else if (!free_.subtract(one)) {
+        misfit(id, "device " + share.device.str() + " has less than the slices on it");
+      }
+    }
+    for (const std::uint32_t pu : spec.cpuset)
+      if (std::none_of(pus_.begin(), pus_.end(), [pu](const Pu& p) { return p.index == pu && !p.reserved; })) {
+        misfit(id, "cpu " + std::to_string(pu) + " is not there any more");
+        break;
+      }
   }
+  if (short_) free_ = Resources{};
 }
 
 void AgentInventory::mark(const SliceSpec& spec, bool taken) {
@@ -52,16 +75,14 @@ void AgentInventory::mark(const SliceSpec& spec, bool taken) {
     if (set.count(pu.index) != 0) pu.taken = taken;
 }
 
-Result<> AgentInventory::check_devices(const Resources& wanted) const {
-  for (const DeviceShare& share : wanted.devices) {
-    const auto it = std::find_if(inventory_.devices.begin(), inventory_.devices.end(),
-                                 [&](const Device& device) { return device.id == share.device; });
-    if (it == inventory_.devices.end()) return Error(Code::kGone, "device " + share.device.str() + " is not on this host");
-    if (it->generation != share.generation)
-      return Error(Code::kGone, "device " + share.device.str() + " is of generation " + std::to_string(it->generation.value) +
-                                    " now, asked for was " + std::to_string(share.generation.value));
-    if (!it->healthy) return Error(Code::kGone, "device " + share.device.str() + " is not healthy");
-  }
+Result<> AgentInventory::check_device(const DeviceShare& share) const {
+  const auto it = std::find_if(inventory_.devices.begin(), inventory_.devices.end(),
+                               [&](const Device& device) { return device.id == share.device; });
+  if (it == inventory_.devices.end()) return Error(Code::kGone, "device " + share.device.str() + " is not on this host");
+  if (it->generation != share.generation)
+    return Error(Code::kGone, "device " + share.device.str() + " is of generation " + std::to_string(it->generation.value) +
+                                  " now, asked for was " + std::to_string(share.generation.value));
+  if (!it->healthy) return Error(Code::kGone, "device " + share.device.str() + " is not healthy");
   return {};
 }
 
@@ -108,7 +129,7 @@ Result<SliceSpec> AgentInventory::carve(SliceSpec spec) {
   if (taken_.count(spec.id) != 0) return Error(Code::kExists, "slice " + to_text(spec.id) + " exists");
   if (!known_) return Error(Code::kBusy, "the host's inventory is not known yet");
   if (short_) return Error(Code::kBusy, "the host's inventory shrank below what its slices have");
-  BOURSE_TRY(check_devices(spec.resources));
+  for (const DeviceShare& share : spec.resources.devices) BOURSE_TRY(check_device(share));
   if (auto taken = free_.subtract(spec.resources); !taken)
     return Error(Code::kBusy, "asked for " + to_text(spec.resources) + ", free is " + to_text(free_));
 
@@ -159,7 +180,8 @@ void AgentInventory::give_back(const SliceId& slice) {
   taken_.erase(it);
   mark(spec, false);
   if (!known_) return;
-  if (short_ || !free_.add(spec.resources)) recount();
+  const bool exact = !short_ && misfits_.empty();
+  if (!exact || !free_.add(spec.resources)) recount();
 }
 
 }  // namespace bourse

@@ -18,8 +18,11 @@ namespace bourse {
 
 class AgentInventory {
  public:
-  // Replaces the inventory; slices stay. Where they no longer fit, nothing is free until enough has been given back.
+  // Replaces the inventory; slices stay. Where their cpus or memory no longer fit, nothing is free until enough has been given back;
+  // a device or a PU that is gone keeps nobody else from what is there.
   void set(Inventory inventory);
+  // Slices that have what the host has no longer, and what that is.
+  [[nodiscard]] const std::map<SliceId, std::string>& misfits() const { return misfits_; }
   [[nodiscard]] const Inventory& inventory() const { return inventory_; }
   [[nodiscard]] const Resources& free() const { return free_; }
   [[nodiscard]] bool known() const { return known_; }
@@ -40,12 +43,13 @@ class AgentInventory {
   // Takes `count` PUs of `node` (any node: < 0); false and nothing taken when there are too few.
   bool pick(std::int64_t node, std::int64_t count, std::vector<std::uint32_t>& out);
   [[nodiscard]] std::int64_t free_pus(std::int64_t node) const;
-  [[nodiscard]] Result<> check_devices(const Resources& wanted) const;
+  [[nodiscard]] Result<> check_device(const DeviceShare& share) const;
 
   Inventory inventory_;
   bool known_ = false, short_ = false;
   Resources free_;
   std::map<SliceId, SliceSpec> taken_;
+  std::map<SliceId, std::string> misfits_;
   std::vector<Pu> pus_;
 };
 

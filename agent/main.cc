@@ -1,16 +1,20 @@
 // bourse-agent: one per host. Finds what the host has, keeps slices apart, has tasks started by the launcher.
 //
 //   SIGTERM         ends the agent only. Keeper, launcher and tasks go on; the next agent takes over.
+//   SIGHUP          reads the configuration again and probes. Slices and tasks stay.
 //   SIGINT, SIGQUIT end everything: slices are released, tasks killed, keeper and launcher ended, then the agent.
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <optional>
 
 #include "agent/agent.h"
 #include "agent/checkpoint.h"
 #include "agent/host.h"
+#include "agent/hotplug.h"
 #include "agent/mock_host.h"
+#include "agent/plan.h"
 #include "common/core/hooks.h"
 #include "common/world/config.h"
 #include "common/world/driver.h"
@@ -68,6 +72,22 @@ Result<> prepare_state(const std::string& state) {
   return {};
 }
 
+// The probe that the agent cannot do without runs once before anything else: what is wrong with the configuration is said at once.
+Result<std::unique_ptr<Prober>> make_prober(Reactor& reactor, const Config& config, ProbeInputs inputs,
+                                            const AgentSettings& settings) {
+  const std::string helper = helper_path(config.text("agent", "helper"));
+  std::optional<Inventory> found;
+  if (const auto input = inputs.find(kProbeHwloc); input != inputs.end()) {
+    HelperResult once = run_helper(helper, kProbeHwloc, input->second, settings.probes.front().limit);
+    if (!once.report && (once.report.error().code() == Code::kInvalid || once.report.error().code() == Code::kIo))
+      return std::move(once.report).error();
+    if (once.report) found = std::move(once.report->inventory);
+  }
+  auto prober = std::make_unique<Prober>(reactor, helper, std::move(inputs));
+  if (found) prober->prime(kProbeHwloc, *std::move(found));
+  return prober;
+}
+
 struct World {
   Reactor reactor;
   Context context;
@@ -76,6 +96,7 @@ struct World {
   std::unique_ptr<Agent> agent;
   std::unique_ptr<MasterLink> link;
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<HotplugWatch> hotplug;
   std::unique_ptr<Driver> driver;
   bool ready = false, ending = false;
 };
@@ -109,6 +130,20 @@ void end_everything(World& w) {
   });
 }
 
+// SIGHUP. The whole file is checked before any of it is used.
+void reload(World& w, Program& program) {
+  const auto refused = [](const std::string& why) {
+    log_event(LogLevel::kError, "reload_refused", {{"reason", why}, {"then", "going on with the configuration of before"}});
+  };
+  auto config = program.read_again();
+  if (!config) return refused(config.error().text());
+  auto plan = plan_probes(*config, program.config_path());
+  if (!plan) return refused(plan.error().text());
+  program.take(*std::move(config));
+  w.executor->prober().set_inputs(std::move(plan->inputs));
+  w.driver->post(Reload{to_text(plan->settings)});
+}
+
 Result<> run(Program& program, const std::string& id_option) {
   const Config& config = program.config();
   std::string id = !id_option.empty() ? id_option : config.text("agent", "id");
@@ -121,7 +156,7 @@ Result<> run(Program& program, const std::string& id_option) {
   // Before any thread is made (the log's, ZeroMQ's): a signal that one of them takes would not reach the reactor.
   sigset_t ours;
   sigemptyset(&ours);
-  for (const int signal : {SIGTERM, SIGINT, SIGQUIT}) sigaddset(&ours, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) sigaddset(&ours, signal);
   pthread_sigmask(SIG_BLOCK, &ours, nullptr);
 
   World w;
@@ -139,25 +174,18 @@ Result<> run(Program& program, const std::string& id_option) {
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
   const Keys keys = BOURSE_TRY(read_keys(config, program.keys_directory(config), id));
 
-  HwlocOptions hwloc;
-  hwloc.topology = config.text("agent", "topology");
-  hwloc.host = id;
-  hwloc.reserve_cpus = config.integer("agent", "reserve_cpus");
-  hwloc.reserve_mem = config.size("agent", "reserve_mem");
-  hwloc.labels = config.table("agent", "labels");
-  if (auto once = probe_hwloc(hwloc); !once) return std::move(once).error();  // says at once what is wrong with the configuration
+  ProbingPlan plan = BOURSE_TRY(plan_probes(config, program.config_path()));
+  auto prober = BOURSE_TRY(make_prober(w.reactor, config, std::move(plan.inputs), plan.settings));
 
   AgentOptions options;
   options.id = AgentId(id);
   options.boot_id = boot_id();
-  options.default_grace = config.duration("agent", "kill_grace");
-  const bool mock = config.text("agent", "executor") == "mock";
-  options.probes = mock ? std::vector<std::string>{kProbeHwloc} : std::vector<std::string>{kProbeHwloc, kProbeIsolation};
+  options.settings = plan.settings;
   w.agent = std::make_unique<Agent>(std::move(options));
 
   auto post = [&w](Event event) { w.driver->post(std::move(event)); };
-  if (mock) {
-    w.executor = std::make_unique<MockHost>(w.reactor, hwloc, post);
+  if (config.text("agent", "executor") == "mock") {
+    w.executor = std::make_unique<MockHost>(w.reactor, std::move(prober), post);
   } else {
     HostOptions host;
     host.state_dir = state;
@@ -168,8 +196,7 @@ Result<> run(Program& program, const std::string& id_option) {
     host.cgroup_root = config.text("agent", "cgroup_root");
     host.isolation = config.text("agent", "isolation") != "off";
     host.pids_max = static_cast<std::uint32_t>(config.integer("agent", "max_pids"));
-    host.hwloc = hwloc;
-    w.executor = BOURSE_TRY(Host::make(w.reactor, std::move(host), post, [&w] {
+    w.executor = BOURSE_TRY(Host::make(w.reactor, std::move(host), std::move(prober), post, [&w] {
       std::vector<SliceId> known;
       const Agent::View view = w.agent->view();
       for (const SliceSpec& spec : view.slices) known.push_back(spec.id);
@@ -202,13 +229,16 @@ Result<> run(Program& program, const std::string& id_option) {
   w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
   w.reactor.on_signal(SIGINT, [&w] { end_everything(w); });
   w.reactor.on_signal(SIGQUIT, [&w] { end_everything(w); });
+  w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });
   std::signal(SIGPIPE, SIG_IGN);
+  w.hotplug = std::make_unique<HotplugWatch>(w.reactor, [&w](const std::string& what) { w.driver->post(HardwareChanged{what}); });
 
   BOURSE_TRY(w.link->connect());
   w.driver->post(Started{incarnation, w.content.snapshot, w.content.records});
   w.content = {};
   w.executor->start();
   w.reactor.run();
+  w.hotplug.reset();
   w.executor.reset();
   return {};
 }

@@ -55,10 +55,7 @@ void MockHost::execute(const HostAction& action) {
     reactor_.cancel(it->second);
     end(signal->task, signal->signal);
   } else if (const auto* probe = std::get_if<RunProbe>(&action)) {
-    if (probe->probe != kProbeHwloc) return post_(ProbeDone{probe->probe, {}, {}});
-    auto inventory = probe_hwloc(hwloc_);
-    if (!inventory) return post_(ProbeDone{probe->probe, {}, inventory.error().text()});
-    post_(ProbeDone{probe->probe, *std::move(inventory), {}});
+    prober_->run(*probe, post_);
   }
 }
 

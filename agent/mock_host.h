@@ -14,9 +14,11 @@ namespace bourse {
 
 class MockHost final : public Executor {
  public:
-  MockHost(Reactor& reactor, HwlocOptions hwloc, Post post) : reactor_(reactor), hwloc_(std::move(hwloc)), post_(std::move(post)) {}
+  MockHost(Reactor& reactor, std::unique_ptr<Prober> prober, Post post)
+      : reactor_(reactor), prober_(std::move(prober)), post_(std::move(post)) {}
   ~MockHost() override;
   void start() override { post_(HostTasks{}); }
+  [[nodiscard]] Prober& prober() override { return *prober_; }
   void execute(const HostAction& action) override;
   void end_all(std::function<void()> done) override { done(); }
 
@@ -30,7 +32,7 @@ class MockHost final : public Executor {
   void end(const TaskKey& key, int wait_status);
 
   Reactor& reactor_;
-  HwlocOptions hwloc_;
+  std::unique_ptr<Prober> prober_;
   Post post_;
   std::map<TaskKey, Reactor::TimerId> running_;
 };

@@ -13,7 +13,7 @@
 namespace bourse {
 
 // The agent's timers, one enum for all its tables.
-enum class AgentTimer : std::uint32_t { kHello = 1, kHeartbeat, kHold, kIdle, kTask, kSettle, kFlush, kResend, kRepair };
+enum class AgentTimer : std::uint32_t { kHello = 1, kHeartbeat, kHold, kIdle, kTask, kSettle, kFlush, kResend, kRepair, kProbe };
 
 inline TimerKey timer_key(AgentTimer kind, std::uint64_t a = 0, std::string name = {}) {
   return TimerKey{static_cast<std::uint32_t>(kind), a, std::move(name)};

@@ -35,7 +35,7 @@ void SliceTable::carve(Turn& turn, const CarveSlices& message) {
   bool held = false;
   for (const SliceSpec& asked : message.slices) {
     if (Slice* known = find(asked.id); known != nullptr) {  // asked again: answered again
-      if (known->phase == Phase::kUp) turn.say(SliceUp{agent_, known->spec});
+      if (known->phase == Phase::kUp) turn.say(SliceUp{agent_, known->spec, known->unhealthy});
       held = held || known->phase == Phase::kHeld;
       continue;
     }
@@ -95,7 +95,7 @@ void SliceTable::commit(Turn& turn, const CommitGang& message) {
   }
   for (const SliceId& id : ids) {
     Slice& slice = slices_[id];
-    if (slice.phase == Phase::kUp) turn.say(SliceUp{agent_, slice.spec});
+    if (slice.phase == Phase::kUp) turn.say(SliceUp{agent_, slice.spec, slice.unhealthy});
     if (slice.phase != Phase::kHeld) continue;
     slice.phase = Phase::kCarving;
     turn.out.disarm(slice_timer(AgentTimer::kHold, id));
@@ -184,7 +184,7 @@ bool SliceTable::carved(Turn& turn, const SliceCarved& event, bool& failed) {
   if (slice->phase != Phase::kCarving) return false;
   slice->phase = Phase::kUp;
   slice->restored = false;
-  turn.say(SliceUp{agent_, slice->spec});
+  turn.say(SliceUp{agent_, slice->spec, slice->unhealthy});
   if (slice->active == 0) idle_from(turn, *slice);
   return true;
 }
@@ -248,6 +248,30 @@ bool SliceTable::idle_due(Turn& turn, const SliceId& id) {
     return false;
   }
   return begin_release(turn, id, SliceEnd::kIdle, "no task for " + format_duration(slice->spec.expiry));
+}
+
+void SliceTable::set_health(Turn& turn, const std::map<SliceId, std::string>& unhealthy) {
+  for (auto& [id, slice] : slices_) {
+    const auto it = unhealthy.find(id);
+    const std::string now = it == unhealthy.end() ? std::string() : it->second;
+    if (now == slice.unhealthy) continue;
+    slice.unhealthy = now;
+    if (now.empty()) {
+      turn.out.log(log_text(LogLevel::kInfo, "slice_healthy", {{"slice", to_text(id)}}));
+    } else {
+      turn.out.log(log_text(LogLevel::kWarn, "slice_unhealthy",
+                            {{"slice", to_text(id)},
+                             {"reason", now},
+                             {"tasks", std::to_string(slice.active)},
+                             {"then", "its tasks go on; its framework is told"}}));
+    }
+    if (slice.phase == Phase::kUp) turn.say(SliceUp{agent_, slice.spec, slice.unhealthy});
+  }
+}
+
+void SliceTable::tell_health(Turn& turn) const {
+  for (const auto& [id, slice] : slices_)
+    if (!slice.unhealthy.empty() && slice.phase == Phase::kUp) turn.say(SliceUp{agent_, slice.spec, slice.unhealthy});
 }
 
 std::vector<AgentHello::Slice> SliceTable::hello() const {

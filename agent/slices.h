@@ -37,6 +37,7 @@ class SliceTable {
     Duration idle_since{0};
     bool idle_timer = false;
     bool restored = false;  // not confirmed by the host in this life
+    std::string unhealthy;  // what of it is not on the host any more
   };
 
   SliceTable(AgentId agent, AgentInventory& inventory) : agent_(std::move(agent)), inventory_(inventory) {}
@@ -64,6 +65,10 @@ class SliceTable {
   void task_over(Turn& turn, const SliceId& id);
   bool hold_due(Turn& turn, const SliceId& id);  // true: lapsed
   bool idle_due(Turn& turn, const SliceId& id);  // true: released for idleness
+
+  // What no longer fits on the host, with the reason; all others are well. Tells the master of every change.
+  void set_health(Turn& turn, const std::map<SliceId, std::string>& unhealthy);
+  void tell_health(Turn& turn) const;  // to a master that may not know it
 
   // What a hello lists (without tasks); those whose end was not told yet are among them, and farewell() follows the hello.
   [[nodiscard]] std::vector<AgentHello::Slice> hello() const;

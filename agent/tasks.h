@@ -28,6 +28,7 @@ class TaskTable {
 
   TaskTable(AgentId agent, Duration default_grace, SliceTable& slices, StatusStreams& streams)
       : agent_(std::move(agent)), default_grace_(default_grace), slices_(slices), streams_(streams) {}
+  void set_default_grace(Duration grace) { default_grace_ = grace; }
 
   void launch(Turn& turn, const Launch& message);
   void kill(Turn& turn, const Kill& message);

@@ -2,9 +2,11 @@
 
 #include <hwloc.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <vector>
@@ -24,7 +26,12 @@ struct Destroy {
 };
 using Topology = std::unique_ptr<hwloc_topology, Destroy>;
 
-Result<Topology> load(const std::string& from) {
+bool has_processors(const std::string& root) { return access((root + "/sys/devices/system/cpu").c_str(), F_OK) == 0; }
+
+Result<Topology> load(const std::string& from, const std::string& root) {
+  // hwloc's own way to look at another root; read by hwloc_topology_load. The helper has one thread and one probe.
+  if (from.empty() && root != "/" && has_processors(root))
+    setenv("HWLOC_FSROOT", root.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return errno_error("hwloc_topology_init");
   Topology topology(raw);
@@ -145,6 +152,36 @@ TopologyNode convert(hwloc_obj_t obj, bool has_numa) {
   return node;
 }
 
+// Which PU belongs to which kind of core, slowest first; empty where all are the same.
+std::map<unsigned, int> efficiencies(hwloc_topology_t topology) {
+  std::map<unsigned, int> out;
+  const int kinds = hwloc_cpukinds_get_nr(topology, 0);
+  if (kinds < 2) return out;
+  hwloc_bitmap_t set = hwloc_bitmap_alloc();
+  for (int kind = 0; kind < kinds; ++kind) {
+    int efficiency = -1;
+    if (hwloc_cpukinds_get_info(topology, static_cast<unsigned>(kind), set, &efficiency, nullptr, nullptr, 0) != 0) continue;
+    unsigned pu = 0;
+    hwloc_bitmap_foreach_begin(pu, set) out[pu] = efficiency < 0 ? kind : efficiency;
+    hwloc_bitmap_foreach_end();
+  }
+  hwloc_bitmap_free(set);
+  return out;
+}
+
+void mark_efficiency(TopologyNode& node, const std::map<unsigned, int>& of_pu) {
+  for (TopologyNode& child : node.children) {
+    mark_efficiency(child, of_pu);
+    if (child.type == "pu") {
+      if (const auto it = of_pu.find(child.index); it != of_pu.end()) child.attributes["efficiency"] = std::to_string(it->second);
+    }
+  }
+  if (node.type == "core" && !node.children.empty()) {
+    const auto it = node.children.front().attributes.find("efficiency");
+    if (it != node.children.front().attributes.end()) node.attributes["efficiency"] = it->second;
+  }
+}
+
 struct Totals {
   std::map<std::uint32_t, NumaAmount> nodes;
   std::vector<TopologyNode*> pus;  // in the order of the tree: threads of a core are neighbours
@@ -248,15 +285,16 @@ Result<Bytes> cgroup_memory_limit(const std::string& self, const std::string& mo
 }
 
 Result<Inventory> probe_hwloc(const HwlocOptions& options) {
-  const Topology topology = BOURSE_TRY(load(options.topology));
+  const Topology topology = BOURSE_TRY(load(options.topology, options.root));
   Inventory inventory;
   inventory.topology = convert(hwloc_get_root_obj(topology.get()), false);
+  if (const auto of_pu = efficiencies(topology.get()); !of_pu.empty()) mark_efficiency(inventory.topology, of_pu);
   Totals totals;
   count(inventory.topology, 0, totals);
 
   std::int64_t mem = 0;
   for (const auto& [index, node] : totals.nodes) mem += node.mem.value;
-  if (options.topology.empty()) {
+  if (options.topology.empty() && (options.root == "/" || !has_processors(options.root))) {
     std::optional<Bytes> kernel = options.meminfo, cgroup = options.cgroup_limit;
     if (!kernel)
       if (auto text = read_file("/proc/meminfo"); text)
@@ -279,14 +317,32 @@ Result<Inventory> probe_hwloc(const HwlocOptions& options) {
     inventory.total.mem.value += node.mem.value;
     inventory.total.numa.push_back(node);
   }
-  inventory.labels = options.labels;
   struct utsname names;
   if (uname(&names) == 0) {
     inventory.labels["arch"] = names.machine;
     inventory.labels["kernel"] = names.release;
   }
-  inventory.labels["host"] = options.host;
+  // A topology of another machine says what that one is.
+  if (const char* arch = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology.get()), "Architecture"); arch != nullptr)
+    inventory.labels["arch"] = arch;
   return inventory;
+}
+
+Result<ProbeReport> run_hwloc(const ProbeInput& input) {
+  HwlocOptions options;
+  options.root = input.root;
+  options.topology = input.option("topology");
+  options.reserve_cpus = std::strtoll(input.option("reserve_cpus").c_str(), nullptr, 10);
+  if (const std::string text = input.option("reserve_mem"); !text.empty()) options.reserve_mem = BOURSE_TRY(parse_size(text));
+  ProbeReport report;
+  report.inventory = BOURSE_TRY(probe_hwloc(options));
+  std::string from = options.topology;
+  if (from.empty()) from = options.root == "/" || !has_processors(options.root) ? "this host" : options.root;
+  report.sources[""] = "libhwloc " + std::to_string(hwloc_get_api_version() >> 16) + "." +
+                       std::to_string(hwloc_get_api_version() >> 8 & 0xff) + " on " + from;
+  if (options.topology.empty()) report.sources["total/mem"] = "smallest of libhwloc, /proc/meminfo and our own cgroup";
+  report.sources["labels/arch"] = report.sources["labels/kernel"] = "uname";
+  return report;
 }
 
 }  // namespace bourse

@@ -4,14 +4,15 @@
 // kernel (/proc/meminfo) and the limit of our own cgroup say; where they differ the inventory carries a note. Hot-plugged
 // memory and containers are where they do. A topology from a file or a description is taken as it is.
 //
-// The probe is local and takes milliseconds, and so it runs in the agent's own process at start, before the loop and on demand.
-// It keeps no state. Slow or fragile probes (libvirt, OpenCL) will need a helper process; this one does not.
+// A root other than "/" is looked at where it has sys/devices/system/cpu; else the processors are this host's. Cores of a host with
+// several kinds of them have the attribute `efficiency` (hwloc's: 0 is the slowest). It keeps no state.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "agent/probes/probe.h"
 #include "common/core/inventory.h"
 #include "common/core/result.h"
 
@@ -19,15 +20,16 @@ namespace bourse {
 
 struct HwlocOptions {
   std::string topology;           // empty: this host; "synthetic:DESCRIPTION" as lstopo takes it; else path of an hwloc XML file
-  std::string host;               // label `host`
+  std::string root = "/";         // see above
   std::int64_t reserve_cpus = 0;  // PUs kept for the system: the first ones
   Bytes reserve_mem;              // taken off the lowest NUMA node first
-  Labels labels;                  // the site's; host, arch and kernel are ours
   // What the kernel says of memory; tests set them. Not asked when the topology is not this host's.
   std::optional<Bytes> meminfo, cgroup_limit;
 };
 
 Result<Inventory> probe_hwloc(const HwlocOptions& options);
+// The probe "hwloc": options "topology", "reserve_cpus", "reserve_mem" as in HwlocOptions.
+Result<ProbeReport> run_hwloc(const ProbeInput& input);
 
 // MemTotal of a /proc/meminfo text. kNotFound where there is none.
 Result<Bytes> parse_meminfo(const std::string& text);

@@ -49,9 +49,10 @@ struct SignalTask {
 };  // whole: every process of the task's cgroup
 struct ForgetTask {
   TaskKey task;
-};  // its terminal status is acknowledged: drop exit records
-struct RunProbe {
+};                 // its terminal status is acknowledged: drop exit records
+struct RunProbe {  // answered by ProbeDone, once, within `limit` and a moment
   std::string probe;
+  Duration limit = seconds(10);
 };
 struct HostActions {
   using Variant = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe>;

@@ -85,7 +85,10 @@ struct LauncherLost {};
 struct ProbeDone {
   std::string probe;
   Inventory inventory;
-  std::string error;
+  std::string error;  // not empty: no result. "crashed: SIGSEGV (signal 11)", "gave no answer within 10s"
+};
+struct HardwareChanged {  // the kernel or an administrator says so: look again
+  std::string what;
 };
 struct PressureSample {
   std::int32_t some_avg10_permille = 0;
@@ -100,9 +103,9 @@ struct Request {
 };  // uid -1: not known
 
 struct Events {
-  using Variant =
-      std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
-                   TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, PressureSample, Request, SessionEvent>;
+  using Variant = std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased,
+                               TaskStarted, TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged,
+                               PressureSample, Request, SessionEvent>;
 };
 using Event = OneOf<Events>;
 

@@ -9,6 +9,7 @@
 #include "common/core/ids.h"
 #include "common/core/labels.h"
 #include "common/core/resources.h"
+#include "common/core/result.h"
 
 namespace bourse {
 
@@ -48,5 +49,12 @@ struct Inventory {
   std::vector<std::string> notes;  // disagreements between sources: "memory: hwloc 16GiB, kernel 24GiB; using 16GiB"
   bool operator==(const Inventory&) const = default;
 };
+
+struct InventoryUpdate;  // messages.h
+
+// What changed between two inventories: total, labels and notes whole, the topology and devices only where they differ.
+[[nodiscard]] InventoryUpdate difference(const Inventory& before, const Inventory& after);
+// kGone where `to` is not what the update is based on; `to` is then as it was. difference() and apply() are inverse.
+Result<> apply(const InventoryUpdate& update, Inventory& to);
 
 }  // namespace bourse

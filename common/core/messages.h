@@ -78,13 +78,18 @@ struct Refused {
 
 // any->M and M->any, when nothing else was sent for Welcome.heartbeat.
 struct Heartbeat {
-  Duration wall{0};  // the sender's clock, for drift
+  Duration wall{0};      // the sender's clock, for drift
+  bool reprobe = false;  // M->A: an operator asks the agent to look at its hardware again
   bool operator==(const Heartbeat&) const = default;
 };
 
-// A->M. Increment of the inventory; whole values of what changed.
+// A->M. The inventory has changed. `base` 0: `inventory` is all of it. Else it is an increment to the version `base`, as
+// difference() makes it (inventory.h): amounts, labels and notes whole; of the topology and the devices only what changed. A reader
+// that keeps no devices takes what is whole; one that has another version than `base` needs a hello.
 struct InventoryUpdate {
   Inventory inventory;
+  Version base = {};
+  std::vector<DeviceId> removed = {};  // sorted
   bool operator==(const InventoryUpdate&) const = default;
 };
 
@@ -222,9 +227,10 @@ struct GangHeld {  // A->M
   bool operator==(const GangHeld&) const = default;
 };
 
-struct SliceUp {  // A->M->F: it exists, with these concrete resources
+struct SliceUp {  // A->M->F: it exists, with these concrete resources. Again when `unhealthy` changes
   AgentId agent;
   SliceSpec spec;
+  std::string unhealthy = {};  // empty: all is well; else what is wrong: "device GPU-1 has gone". Tasks in it go on
   bool operator==(const SliceUp&) const = default;
 };
 

@@ -42,6 +42,7 @@ struct Digest {
   }
   void operator()(const LauncherLost&) const {}
   void operator()(const ProbeDone& e) const { t.add(e.probe); }
+  void operator()(const HardwareChanged& e) const { t.add(e.what); }
   void operator()(const PressureSample& e) const { t.add(static_cast<std::uint64_t>(e.some_avg10_permille)); }
   void operator()(const Request& e) const {
     t.add(e.peer.value);

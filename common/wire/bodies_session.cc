@@ -81,17 +81,22 @@ bool read(In& in, const fb::Refused& table, Refused& body) {
   return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason");
 }
 
-Offset<fb::Heartbeat> write(Builder& b, const Heartbeat& body) { return fb::CreateHeartbeat(b, body.wall.count()); }
+Offset<fb::Heartbeat> write(Builder& b, const Heartbeat& body) { return fb::CreateHeartbeat(b, body.wall.count(), body.reprobe); }
 
-bool read(In& in, const fb::Heartbeat& table, Heartbeat& body) { return in.duration(table.wall_us(), body.wall, "wall"); }
+bool read(In& in, const fb::Heartbeat& table, Heartbeat& body) {
+  body.reprobe = table.reprobe();
+  return in.duration(table.wall_us(), body.wall, "wall");
+}
 
 Offset<fb::InventoryUpdate> write(Builder& b, const InventoryUpdate& body) {
   const auto inventory = write(b, body.inventory);
-  return fb::CreateInventoryUpdate(b, inventory);
+  const auto removed = put_names(b, body.removed);
+  return fb::CreateInventoryUpdate(b, inventory, body.base.value, removed);
 }
 
 bool read(In& in, const fb::InventoryUpdate& table, InventoryUpdate& body) {
-  return read_must(in, table.inventory(), body.inventory, "inventory");
+  body.base = Version(table.base());
+  return read_must(in, table.inventory(), body.inventory, "inventory") && in.names(table.removed(), body.removed, "removed");
 }
 
 Offset<fb::Goodbye> write(Builder& b, const Goodbye& body) { return fb::CreateGoodbye(b, body.forever); }

@@ -54,11 +54,13 @@ bool read(In& in, const fb::GangHeld& table, GangHeld& body) {
 Offset<fb::SliceUp> write(Builder& b, const SliceUp& body) {
   const auto agent = put(b, body.agent);
   const auto spec = write(b, body.spec);
-  return fb::CreateSliceUp(b, agent, spec);
+  const auto unhealthy = put(b, body.unhealthy);
+  return fb::CreateSliceUp(b, agent, spec, unhealthy);
 }
 
 bool read(In& in, const fb::SliceUp& table, SliceUp& body) {
-  return in.name(table.agent(), body.agent, "agent") && read_must(in, table.spec(), body.spec, "spec");
+  return in.name(table.agent(), body.agent, "agent") && read_must(in, table.spec(), body.spec, "spec") &&
+         in.text(table.unhealthy(), body.unhealthy, "unhealthy");
 }
 
 Offset<fb::SliceGone> write(Builder& b, const SliceGone& body) {

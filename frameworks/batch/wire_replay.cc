@@ -120,7 +120,7 @@ class Replay final : public sim::Observer {
       for (std::uint32_t i = 0; i < group.count; ++i) {
         AgentOptions agent;
         agent.id = AgentId(names[number++]);
-        agent.probes = {"simulated"};
+        agent.settings.probes = {"simulated"};
         world_.add_agent(agent.id, inventory_of(agent.id.value, group), [agent](const std::string& boot_id) {
           AgentOptions with_boot = agent;
           with_boot.boot_id = boot_id;

@@ -26,6 +26,7 @@ constexpr std::array kCommands = {
     Command{"status", status_main, "leader, masters, agents and frameworks"},
     Command{"agents", agents_main, "hosts as the master sees them"},
     Command{"frameworks", frameworks_main, "frameworks as the master sees them"},
+    Command{"probe", probe_main, "what this host has, and how that is known"},
     Command{"key", key_main, "make, list, allow and revoke keys"},
     Command{"queue", queue_main, "jobs that wait or run"},
     Command{"jobs", jobs_main, "everything that is known of a job"},

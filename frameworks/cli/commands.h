@@ -36,7 +36,8 @@ int hostnames_main(int argc, char** argv);
 int simulate_main(int argc, char** argv);
 int plugin_main(int argc, char** argv);  // plugin.cc
 
-// This host: doctor.cc.
+// This host: doctor.cc, probe.cc.
 int doctor_main(int argc, char** argv);
+int probe_main(int argc, char** argv);
 
 }  // namespace bourse::cli

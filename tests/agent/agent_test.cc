@@ -138,22 +138,17 @@ TEST_F(AgentTest, RefusesWhatIsNotFreeAndSaysWhatIs) {
 }
 
 TEST_F(AgentTest, RefusesADeviceOfAnotherGeneration) {
-  rig.start();
-  Inventory inventory = two_nodes();
   Device gpu;
   gpu.id = DeviceId("GPU-1");
   gpu.kind = "gpu/x";
-  gpu.generation = Generation(4);
-  inventory.devices = {gpu};
-  DeviceShare share{DeviceId("GPU-1"), "gpu/x", Generation(4), true, {}, {}};
-  inventory.total.devices = {share};
-  rig.step(ProbeDone{"hwloc", inventory, {}});
+  rig.hardware.devices = {gpu};
+  rig.start();
   SliceSpec old = slice_spec(1);
-  share.generation = Generation(3);
+  DeviceShare share{DeviceId("GPU-1"), "gpu/x", Generation(3), true, {}, {}};
   old.resources.devices = {share};
   rig.say(carve({old}));
   ASSERT_EQ(rig.all<SliceGone>().size(), 1u);
-  EXPECT_NE(rig.all<SliceGone>()[0].reason.find("generation 4"), std::string::npos);
+  EXPECT_NE(rig.all<SliceGone>()[0].reason.find("generation 1 now"), std::string::npos);
 }
 
 TEST_F(AgentTest, CarvingTwiceIsHarmless) {

@@ -180,7 +180,7 @@ class RealHost : public ::testing::Test {
   }
   void connect() {
     auto host = Host::make(
-        reactor_, options_, [this](Event event) { events_.push_back(std::move(event)); }, [this] { return known_; });
+        reactor_, options_, nullptr, [this](Event event) { events_.push_back(std::move(event)); }, [this] { return known_; });
     ASSERT_TRUE(host) << host.error().text();
     host_ = *std::move(host);
     host_->start();

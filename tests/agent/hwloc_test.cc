@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <set>
 #include <sstream>
 
 #include "agent/inventory.h"
@@ -21,7 +24,6 @@ constexpr std::int64_t kGi = 1LL << 30;
 Inventory probe(const std::string& topology, std::int64_t reserve_cpus = 0, Bytes reserve_mem = {}) {
   HwlocOptions options;
   options.topology = topology;
-  options.host = "h1";
   options.reserve_cpus = reserve_cpus;
   options.reserve_mem = reserve_mem;
   auto inventory = probe_hwloc(options);
@@ -115,17 +117,6 @@ TEST(HwlocTest, SaysWhatIsWrongWithATopology) {
   EXPECT_NE(probe_hwloc(options).error().text().find("/nonexistent.xml"), std::string::npos);
 }
 
-// `hwloc-calc -i tests/data/topology/two_packages.xml machine:0 -N TYPE` says: package 2, numanode 2, L3 4, core 16, pu 32.
-TEST(HwlocTest, ReadsAnXmlFile) {
-  const Inventory inventory = probe("tests/data/topology/two_packages.xml");
-  EXPECT_EQ(count(inventory.topology, "package"), 2);
-  EXPECT_EQ(count(inventory.topology, "numa"), 2);
-  EXPECT_EQ(count(inventory.topology, "l3"), 4);
-  EXPECT_EQ(count(inventory.topology, "core"), 16);
-  EXPECT_EQ(count(inventory.topology, "pu"), 32);
-  EXPECT_EQ(inventory.total.mem, Bytes{32 * kGi});
-}
-
 std::string output_of(const std::string& command) {
   std::string text;
   FILE* pipe = popen(command.c_str(), "r");
@@ -133,6 +124,95 @@ std::string output_of(const std::string& command) {
   std::array<char, 256> buffer;
   while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
   return pclose(pipe) == 0 ? text : std::string();
+}
+
+long number_from(const std::string& command) {
+  const std::string text = output_of(command);
+  return text.empty() ? -1 : std::strtol(text.c_str(), nullptr, 10);
+}
+
+bool have_hwloc_tools() { return !output_of("command -v hwloc-calc && command -v lstopo-no-graphics").empty(); }
+
+void cpus_of(const TopologyNode& node, std::int64_t numa, std::map<std::int64_t, std::set<std::uint32_t>>& out) {
+  if (node.type == "numa") numa = node.index;
+  if (node.type == "pu") out[numa].insert(node.index);
+  for (const TopologyNode& child : node.children) cpus_of(child, numa, out);
+}
+
+void pci_of(const TopologyNode& node, std::int64_t numa, std::map<std::string, std::int64_t>& out) {
+  if (node.type == "numa") numa = node.index;
+  if (node.type == "pci") out[node.name] = numa;
+  for (const TopologyNode& child : node.children) pci_of(child, numa, out);
+}
+
+// What hwloc's own programs say of the same machine is what we must say.
+class AgainstHwlocsTools : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(AgainstHwlocsTools, TheSameObjectsMemoryAndLocality) {
+  if (!have_hwloc_tools()) GTEST_SKIP() << "hwloc-calc and lstopo-no-graphics are not installed";
+  const std::string from = GetParam();
+  const bool file = from.find(".xml") != std::string::npos;
+  const Inventory inventory = probe(file ? from : "synthetic:" + from);
+  const std::string input = " -i '" + from + "' ";
+  for (const auto& [ours, theirs] :
+       {std::pair("package", "package"), {"numa", "numanode"}, {"core", "core"}, {"pu", "pu"}, {"l3", "l3"}}) {
+    const long expected = number_from("hwloc-calc" + input + "root -N " + theirs + " 2>/dev/null");
+    EXPECT_EQ(count(inventory.topology, ours), std::max(expected, 0L)) << theirs;  // below 0: it knows no such level
+  }
+  EXPECT_EQ(inventory.total.cpus, MilliCpus{1000 * number_from("hwloc-calc" + input + "root -N pu")});
+  const long long memory = std::strtoll(
+      output_of("lstopo-no-graphics" + input +
+                "--of xml | grep -o 'local_memory=\"[0-9]*\"' | tr -dc '0-9\\n' | awk '{s+=$1} END {printf \"%.0f\", s}'")
+          .c_str(),
+      nullptr, 10);
+  EXPECT_EQ(inventory.total.mem, Bytes{memory});
+  // The processors of each node.
+  std::map<std::int64_t, std::set<std::uint32_t>> cpus;
+  cpus_of(inventory.topology, 0, cpus);
+  std::stringstream nodes(output_of("hwloc-calc" + input + "root -I numanode --po --sep ' '"));
+  for (std::int64_t node = 0; nodes >> node;) {
+    std::set<std::uint32_t> expected;
+    std::stringstream list(output_of("hwloc-calc" + input + "--pi --po numanode:" + std::to_string(node) + " -I pu --sep ' '"));
+    for (std::uint32_t pu = 0; list >> pu;) expected.insert(pu);
+    EXPECT_EQ(cpus[node], expected) << "node " << node;
+  }
+  // And the node of each PCI device.
+  std::map<std::string, std::int64_t> pci;
+  pci_of(inventory.topology, -1, pci);
+  EXPECT_EQ(static_cast<long>(pci.size()), std::max(number_from("hwloc-calc" + input + "root -N pci 2>/dev/null"), 0L));
+  for (const auto& [address, node] : pci)
+    EXPECT_EQ(node, number_from("hwloc-calc" + input + "pci=" + address + " -I numanode --po")) << address;
+  const auto back = wire::decode_inventory(wire::encode_inventory(inventory));
+  ASSERT_TRUE(back) << back.error().text();
+  EXPECT_EQ(*back, inventory);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Machines, AgainstHwlocsTools,
+    ::testing::Values("package:2 [numa(memory=17179869184)] core:8 pu:1",              // two sockets, SMT off
+                      "package:2 [numa(memory=17179869184)] core:8 pu:2",              // SMT on
+                      "package:2 group:4 [numa(memory=4294967296)] l3:1 core:4 pu:2",  // eight NUMA nodes
+                      "[numa(memory=8589934592)] package:4 l3:2 l2:2 core:1 pu:4",     // memory on the machine, 4 threads
+                      "package:1 [numa(memory=1073741824)] core:1 pu:1",               // the smallest
+                      "package:2 [numa(memory=0)] core:2 pu:1",                        // no memory
+                      "tests/data/topology/two_packages.xml", "tests/data/topology/big_little.xml",  //
+                      "tests/data/topology/arm_server.xml", "tests/data/topology/gpus_and_nics.xml"),
+    [](const auto& each) { return "M" + std::to_string(each.index); });
+
+TEST(HwlocTest, CoresOfDifferentKindsAreTold) {
+  const Inventory inventory = probe("tests/data/topology/big_little.xml");
+  std::map<std::string, int> cores;
+  const std::function<void(const TopologyNode&)> walk = [&](const TopologyNode& node) {
+    if (node.type == "core") ++cores[node.attributes.count("efficiency") != 0 ? node.attributes.at("efficiency") : "none"];
+    for (const TopologyNode& child : node.children) walk(child);
+  };
+  walk(inventory.topology);
+  // lstopo-no-graphics -i big_little.xml --cpukinds: 0 has cpuset 0xff00 (eight cores), 1 has 0xff (four with two threads).
+  EXPECT_EQ(cores, (std::map<std::string, int>{{"0", 8}, {"1", 4}}));
+}
+
+TEST(HwlocTest, AMachineFromAFileHasItsOwnArchitecture) {
+  EXPECT_EQ(probe("tests/data/topology/arm_server.xml").labels.at("arch"), "aarch64");
 }
 
 TEST(HwlocTest, ThisHostHasTheProcessorsThatTheSystemSays) {

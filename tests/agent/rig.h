@@ -53,6 +53,11 @@ class Rig {
   }
 
   Time now;
+  Inventory hardware = two_nodes();               // what its probe finds
+  std::map<std::string, std::string> probe_dies;  // how, by probe
+  bool probe_hangs = false;                       // no answer at all
+  std::vector<ProbePlan> probes = {"hwloc"};
+  std::map<std::string, Inventory> finds;  // of probes other than hwloc
   FakeHost host;
   std::unique_ptr<Agent> agent;
   std::string snapshot;
@@ -71,7 +76,7 @@ class Rig {
     AgentOptions options;
     options.id = AgentId("h1");
     options.boot_id = boot_;
-    options.probes = {"hwloc"};
+    options.settings.probes = probes;
     agent = std::make_unique<Agent>(options);
     timers_.clear();
     queue_.clear();
@@ -210,7 +215,14 @@ class Rig {
 
   void act(const HostAction& action) {
     host_actions.push_back(action);
-    if (std::holds_alternative<RunProbe>(action)) queue_.push_back(ProbeDone{"hwloc", two_nodes(), {}});
+    if (const auto* run = std::get_if<RunProbe>(&action)) {
+      const auto death = probe_dies.find(run->probe);
+      if (death != probe_dies.end()) {
+        queue_.push_back(ProbeDone{run->probe, {}, death->second});
+      } else if (!probe_hangs || run->probe == "hwloc") {
+        queue_.push_back(ProbeDone{run->probe, run->probe == "hwloc" ? hardware : finds[run->probe], {}});
+      }
+    }
     if (const auto* start = std::get_if<StartTask>(&action)) {
       host.specs[start->task] = start->spec;
       if (!host.automatic) return;

@@ -179,7 +179,7 @@ RunResult run(const RunOptions& options) {
       AgentOptions agent;
       agent.id = id;
       agent.boot_id = boot_id;
-      agent.probes = {"hwloc"};
+      agent.settings.probes = {"hwloc"};
       return std::make_unique<Agent>(agent);
     });
   }

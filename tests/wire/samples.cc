@@ -440,9 +440,10 @@ Body random_body(Rng& rng, std::size_t kind) {
     case 4:
       return Refused{code(), random_text(rng)};
     case 5:
-      return Heartbeat{random_duration(rng)};
+      return Heartbeat{random_duration(rng), rng.chance(500)};
     case 6:
-      return InventoryUpdate{random_inventory(rng)};
+      return InventoryUpdate{random_inventory(rng), Version(number(rng)),
+                             several(rng, [](Rng& r) { return DeviceId(random_name(r)); })};
     case 7:
       return Goodbye{flag()};
     case 8:
@@ -485,7 +486,7 @@ Body random_body(Rng& rng, std::size_t kind) {
     case 17:
       return GangHeld{framework(), GangId(number(rng)), code(), random_text(rng)};
     case 18:
-      return SliceUp{agent(), random_slice(rng)};
+      return SliceUp{agent(), random_slice(rng), random_text(rng)};
     case 19:
       return SliceGone{agent(), random_slice_id(rng), pick(rng, SliceEnd::kGangAborted), random_text(rng)};
     case 20:

@@ -314,6 +314,65 @@ typedef struct bourse_policy_1 {
   int (*load)(bourse_policy* policy, const void* state, uint64_t bytes);
 } bourse_policy_1;
 
+/* --------------------------------------------------------------------------------------------------------------- probe -- */
+/* A probe looks at one kind of hardware of a host and says what it finds. It runs in a process of its own, bourse-helper, for each look
+ * anew, with a time limit (agent.probe_limits, plugin): there it may block, open libraries, start threads, crash. Crashing costs what
+ * it would have found, nothing else. plugins/examples/probe_acme.c is one.
+ *
+ * Everything is read below `root` ("" for the host itself), so that a test can show it a tree of files: open root + "/sys/...".
+ * Devices need an id that is the same at each look and after a reboot. The same id as another probe's is the same device: facts
+ * are merged, of two amounts the smaller counts, and the disagreement is shown by `bourse probe`.
+ */
+#define BOURSE_PROBE_1 "bourse.probe/1"
+
+/* How a device is shared. */
+enum {
+  BOURSE_SHARE_EXCLUSIVE = 0, /* whole only */
+  BOURSE_SHARE_COUNTERS = 1,  /* by amounts of its counters */
+  BOURSE_SHARE_TEMPLATE = 2,  /* by its profiles only */
+  BOURSE_SHARE_TIME = 3       /* by turns */
+};
+
+typedef struct bourse_found_device {
+  uint32_t size;
+  uint32_t sharing;      /* BOURSE_SHARE_... */
+  const char* id;        /* letters, digits and ._/+@:-, at most 128, unique on the host */
+  const char* kind;      /* "npu/acme": what jobs ask for */
+  const char* vendor;    /* or NULL */
+  const char* model;     /* or NULL */
+  const char* pci;       /* "0000:3b:00.0", or NULL */
+  int32_t numa;          /* node of the host, or -1 */
+  const char* unhealthy; /* NULL: it is well; else why not: it is then known and not given away */
+  const char* source;    /* where this is from: "/sys/class/acme/acme0", for people */
+} bourse_found_device;
+
+/* Where a probe puts what it finds. All return 0, or a negative code where the word is refused: a name that is none, an amount below
+ * zero, a share ("compute") over 1000, a device that was not reported or was reported already. [probe] */
+typedef struct bourse_findings_1 {
+  uint32_t size;
+  void* context; /* the host's: hand the whole struct back */
+  int (*device)(const struct bourse_findings_1* findings, const bourse_found_device* device);
+  /* Of a device that was reported. "mem" is in MiB, "compute" in thousandths of it, others in what the site agrees on. */
+  int (*counter)(const struct bourse_findings_1* findings, const char* device, const char* name, int64_t amount);
+  int (*profile)(const struct bourse_findings_1* findings, const char* device, const char* profile, const char* counter,
+                 int64_t amount);
+  int (*attribute)(const struct bourse_findings_1* findings, const char* device, const char* name, const char* value);
+  int (*node)(const struct bourse_findings_1* findings, const char* device, const char* path); /* below /dev */
+  int (*variable)(const struct bourse_findings_1* findings, const char* device, const char* name,
+                  const char* value); /* of its tasks */
+  /* Of the host. */
+  int (*amount)(const struct bourse_findings_1* findings, const char* kind, int64_t amount);
+  int (*label)(const struct bourse_findings_1* findings, const char* name, const char* value);
+  int (*note)(const struct bourse_findings_1* findings, const char* text);
+} bourse_findings_1;
+
+typedef struct bourse_probe_1 {
+  uint32_t size;
+  /* [probe] 0: all that there is has been reported, which may be nothing. Negative: could not look; a sentence in `error` (of
+   * `capacity` bytes, with NUL), and what was reported is not used. */
+  int (*look)(const bourse_host* host, const char* root, const bourse_findings_1* findings, char* error, uint32_t capacity);
+} bourse_probe_1;
+
 #ifdef __cplusplus
 }
 #endif
