@@ -5,29 +5,26 @@
  * Shows a framework in a poll(2) loop of its own, demand as state, and slices that are used again: a copy that ends is
  * started anew in the slice it leaves, with no offer in between. */
 #include <bourse/framework.h>
+#include <getopt.h>
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { MAX_COPIES = 1000 };
 
-struct slot {            /* one wanted copy */
+static struct slot {     /* one wanted copy */
   uint64_t slice, offer; /* slice 0: nothing accepted for it yet */
   int up;                /* the slice exists and its task was launched */
-};
-static struct slot slots[MAX_COPIES];
-static int wanted, started, running;
-static const char* const* command;
+} slots[MAX_COPIES];
+static int wanted, started, running, leaving, left;
+static char** command;
 static bourse_shape* shape;
 static bourse_client* client;
 static volatile sig_atomic_t interrupted;
-static int leaving, left;
 
 static void on_signal(int number) {
   (void)number;
@@ -36,8 +33,7 @@ static void on_signal(int number) {
 }
 
 static struct slot* find(uint64_t slice) {
-  int i;
-  for (i = 0; i < wanted; ++i)
+  for (int i = 0; i < wanted; ++i)
     if (slots[i].slice == slice) return &slots[i];
   return NULL;
 }
@@ -46,8 +42,7 @@ static struct slot* find(uint64_t slice) {
 static void publish(void) {
   bourse_demand* demand = NULL;
   uint32_t lacking = 0;
-  int i;
-  for (i = 0; i < wanted; ++i) lacking += slots[i].slice == 0;
+  for (int i = 0; i < wanted; ++i) lacking += slots[i].slice == 0;
   if (bourse_demand_new(&demand) != 0) return;
   if (lacking > 0 && !leaving) bourse_demand_add(demand, 1, shape, lacking, 0, 0);
   bourse_client_demand(client, demand);
@@ -58,9 +53,8 @@ static void start(const char* agent, uint64_t slice) {
   struct passwd* me = getpwuid(getuid());
   bourse_task_spec* spec = NULL;
   char task[64];
-  int i;
   if (bourse_task_spec_new(&spec) != 0) return;
-  for (i = 0; command[i]; ++i) bourse_task_spec_arg(spec, command[i]);
+  for (int i = 0; command[i]; ++i) bourse_task_spec_arg(spec, command[i]);
   bourse_task_spec_user(spec, me ? me->pw_name : "root", (uint32_t)getuid(), (uint32_t)getgid());
   bourse_task_spec_env(spec, "PATH=/usr/local/bin:/usr/bin:/bin");
   bourse_task_spec_directory(spec, "/");
@@ -88,10 +82,9 @@ static void on_offer(void* user, bourse_client* c, const bourse_offer* offer) {
 
 /* An accept that failed: the slot is free again. */
 static void on_accepted(void* user, bourse_client* c, const bourse_accepted_event* event) {
-  int i;
   (void)user, (void)c;
   if (event->code == BOURSE_E_OK) return;
-  for (i = 0; i < wanted; ++i)
+  for (int i = 0; i < wanted; ++i)
     if (slots[i].slice != 0 && slots[i].offer == event->offer) slots[i].slice = 0;
   publish();
 }
@@ -115,12 +108,12 @@ static void on_slice_lost(void* user, bourse_client* c, const bourse_slice_lost_
 }
 
 static void on_task(void* user, bourse_client* c, const bourse_task_event* event) {
+  struct slot* slot = find(event->slice);
   (void)user, (void)c;
   if (event->state == BOURSE_TASK_RUNNING) {
     printf("%d running\n", ++running);
     fflush(stdout);
   } else if (event->state >= BOURSE_TASK_EXITED) {
-    struct slot* slot = find(event->slice);
     if (running > 0) --running;
     if (slot && slot->up && !leaving) start(event->agent, event->slice);
   }
@@ -139,48 +132,35 @@ static void on_refused(void* user, bourse_client* c, const bourse_refused_event*
 }
 
 int main(int argc, char** argv) {
-  bourse_client_options options;
-  bourse_callbacks callbacks;
+  static const struct option names[] = {{"config", 1, 0, 'f'}, {"name", 1, 0, 'm'}, {"seconds", 1, 0, 's'}, {0, 0, 0, 0}};
   char error[512] = "";
+  bourse_client_options options = {
+      .size = sizeof options, .framework = "keep-n", .automatic_acks = 1, .error = error, .error_size = sizeof error};
+  const bourse_callbacks callbacks = {.size = sizeof callbacks,
+                                      .offer = on_offer,
+                                      .accepted = on_accepted,
+                                      .slice = on_slice,
+                                      .slice_lost = on_slice_lost,
+                                      .task = on_task,
+                                      .down = on_down,
+                                      .refused = on_refused};
+  const time_t begin = time(NULL);
   long seconds = -1;
-  time_t begin = time(NULL);
-  struct pollfd poll_fd;
-  int i;
-
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
-  options.framework = "keep-n";
-  options.automatic_acks = 1;
-  options.error = error;
-  options.error_size = sizeof error;
-  for (i = 1; i + 1 < argc && strcmp(argv[i], "--") != 0; i += 2) {
-    if (strcmp(argv[i], "-n") == 0)
-      wanted = atoi(argv[i + 1]);
-    else if (strcmp(argv[i], "--seconds") == 0)
-      seconds = atol(argv[i + 1]);
-    else if (strcmp(argv[i], "--config") == 0)
-      options.config = argv[i + 1];
-    else if (strcmp(argv[i], "--name") == 0)
-      options.framework = argv[i + 1];
-    else
-      break;
+  int option, wrong = 0;
+  while ((option = getopt_long(argc, argv, "+n:", names, NULL)) != -1) {
+    if (option == 'f') options.config = optarg;
+    if (option == 'm') options.framework = optarg;
+    if (option == 's') seconds = atol(optarg);
+    if (option == 'n') wanted = atoi(optarg);
+    if (option == '?') wrong = 1;
   }
-  if (i + 1 >= argc || strcmp(argv[i], "--") != 0 || wanted < 1 || wanted > MAX_COPIES) {
+  if (wrong || optind == argc || wanted < 1 || wanted > MAX_COPIES) {
     fprintf(stderr, "usage: keep_n [--config FILE] [--name NAME] [--seconds S] -n N -- COMMAND [ARG]...   (N: 1 to %d)\n",
             MAX_COPIES);
     return 2;
   }
-  command = (const char* const*)argv + i + 1;
+  command = argv + optind;
 
-  memset(&callbacks, 0, sizeof callbacks);
-  callbacks.size = sizeof callbacks;
-  callbacks.offer = on_offer;
-  callbacks.accepted = on_accepted;
-  callbacks.slice = on_slice;
-  callbacks.slice_lost = on_slice_lost;
-  callbacks.task = on_task;
-  callbacks.down = on_down;
-  callbacks.refused = on_refused;
   if (bourse_client_open(&options, &callbacks, &client) != 0) {
     fprintf(stderr, "keep_n: %s\n", error);
     return 1;
@@ -191,8 +171,7 @@ int main(int argc, char** argv) {
   publish();
 
   /* Any event loop would do: one descriptor, level-triggered, timers inside. */
-  poll_fd.fd = bourse_client_fd(client);
-  poll_fd.events = POLLIN;
+  struct pollfd poll_fd = {.fd = bourse_client_fd(client), .events = POLLIN};
   while (!left) {
     poll(&poll_fd, 1, seconds < 0 || leaving ? -1 : 200);
     bourse_client_dispatch(client, 0);

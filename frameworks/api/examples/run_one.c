@@ -4,97 +4,94 @@
  *
  * The whole life of a framework in one page: demand, offer, accept, slice, launch, status, goodbye. */
 #include <bourse/framework.h>
+#include <getopt.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 #include <unistd.h>
 
-struct state {
-  const char* const* command;
-  const char* output;
-  bourse_shape* shape;
-  int accepted, launched; /* done once each */
-  int exit_code;
-};
+enum { FAILED = 125 }; /* our exit status where the command has none */
 
-static void die(bourse_client* client, const char* what, int code) {
-  fprintf(stderr, "run_one: %s: %s\n", what,
-          client && *bourse_client_error(client) ? bourse_client_error(client) : bourse_strerror(code));
-  exit(125);
+static char** command;
+static const char* output;
+static bourse_shape* shape;
+static int accepted, launched; /* done once each */
+static int exit_code = FAILED;
+
+static void must(int rc, bourse_client* client, const char* what) {
+  const char* text = client ? bourse_client_error(client) : "";
+  if (rc == 0) return;
+  fprintf(stderr, "run_one: %s: %s\n", what, *text ? text : bourse_strerror(rc));
+  exit(FAILED);
+}
+
+static void give_up(bourse_client* client, const char* what, const char* reason) {
+  fprintf(stderr, "run_one: %s: %s\n", what, reason);
+  bourse_client_stop(client); /* bourse_client_run() returns */
 }
 
 /* An offer that was made for our one demand line has room for our one slice: that is what a demand is for. */
 static void on_offer(void* user, bourse_client* client, const bourse_offer* offer) {
-  struct state* s = user;
   uint64_t id = bourse_offer_id(offer), slice = 0;
   bourse_accept* accept = NULL;
   bourse_demand* nothing = NULL;
-  int rc;
-  if (s->accepted) { /* we need only one */
+  (void)user;
+  if (accepted++) { /* we need only one */
     bourse_client_decline(client, &id, 1, BOURSE_DECLINE_NO_WORK, NULL, 0);
     return;
   }
-  bourse_client_slice_number(client, &slice);
-  if ((rc = bourse_accept_new(&accept)) != 0) die(client, "accept", rc);
+  must(bourse_client_slice_number(client, &slice), client, "slice");
+  must(bourse_accept_new(&accept), client, "accept");
   bourse_accept_offer(accept, id, bourse_offer_generation(offer), 0);
-  bourse_accept_slice(accept, slice, s->shape, 0, 1);
-  if ((rc = bourse_client_accept(client, accept, NULL)) != 0) die(client, "accept", rc);
+  bourse_accept_slice(accept, slice, shape, 0, 1);
+  must(bourse_client_accept(client, accept, NULL), client, "accept");
   bourse_accept_free(accept);
-  s->accepted = 1;
-  /* An empty demand: no more offers, please. */
-  if (bourse_demand_new(&nothing) == 0) bourse_client_demand(client, nothing);
+  must(bourse_demand_new(&nothing), client, "demand"); /* an empty demand: no more offers, please */
+  bourse_client_demand(client, nothing);
   bourse_demand_free(nothing);
 }
 
 static void on_accepted(void* user, bourse_client* client, const bourse_accepted_event* event) {
   (void)user;
-  if (event->code != BOURSE_E_OK) {
-    fprintf(stderr, "run_one: the offer was not to be had: %s\n", event->reason);
-    bourse_client_stop(client);
-  }
+  if (event->code != BOURSE_E_OK) give_up(client, "the offer was not to be had", event->reason);
 }
 
 /* The slice exists. This event comes again after each reconnect, so look before launching. */
 static void on_slice(void* user, bourse_client* client, const bourse_slice_event* slice) {
-  struct state* s = user;
   struct passwd* me = getpwuid(getuid());
   bourse_task_spec* spec = NULL;
   char task[64], directory[4096];
-  int rc, i;
-  if (s->launched) return;
-  s->launched = 1;
-  if ((rc = bourse_task_spec_new(&spec)) != 0) die(client, "task", rc);
-  for (i = 0; s->command[i]; ++i) bourse_task_spec_arg(spec, s->command[i]);
+  (void)user;
+  if (launched++) return;
+  must(bourse_task_spec_new(&spec), client, "task");
+  for (int i = 0; command[i]; ++i) bourse_task_spec_arg(spec, command[i]);
   bourse_task_spec_user(spec, me ? me->pw_name : "root", (uint32_t)getuid(), (uint32_t)getgid());
   bourse_task_spec_env(spec, "PATH=/usr/local/bin:/usr/bin:/bin");
   if (getcwd(directory, sizeof directory)) bourse_task_spec_directory(spec, directory);
-  if (s->output) bourse_task_spec_files(spec, NULL, s->output, NULL, 0);
+  if (output) bourse_task_spec_files(spec, NULL, output, NULL, 0);
   /* Task ids are never used twice: ours has the number of this life in it. */
   snprintf(task, sizeof task, "run.%llu", (unsigned long long)bourse_client_incarnation(client));
   printf("slice %llu on %s: starting %s\n", (unsigned long long)slice->slice, slice->agent, task);
   fflush(stdout);
-  if ((rc = bourse_client_launch(client, slice->agent, slice->slice, task, spec)) != 0) die(client, "launch", rc);
+  must(bourse_client_launch(client, slice->agent, slice->slice, task, spec), client, "launch");
   bourse_task_spec_free(spec);
 }
 
 static void on_slice_lost(void* user, bourse_client* client, const bourse_slice_lost_event* event) {
   (void)user;
-  if (event->end != BOURSE_SLICE_CARVE_FAILED) return; /* else its task tells the end */
-  fprintf(stderr, "run_one: no slice: %s\n", event->reason);
-  bourse_client_stop(client);
+  if (event->end == BOURSE_SLICE_CARVE_FAILED) give_up(client, "no slice", event->reason); /* else its task tells the end */
 }
 
 static void on_task(void* user, bourse_client* client, const bourse_task_event* event) {
-  struct state* s = user;
+  (void)user;
   if (event->state < BOURSE_TASK_EXITED) return; /* staging, running */
   if (event->state == BOURSE_TASK_EXITED) {
     printf("exited with %d after %lld us of CPU\n", (int)event->exit_code, (long long)event->cpu);
-    s->exit_code = (int)event->exit_code;
+    exit_code = (int)event->exit_code;
   } else {
     printf("did not exit by itself: %s (state %d, signal %d)\n", event->message, (int)event->state, (int)event->signal);
-    s->exit_code = event->signal ? 128 + (int)event->signal : 125;
+    exit_code = event->signal ? 128 + (int)event->signal : FAILED;
   }
   bourse_client_goodbye(client, 1); /* releases the slice and has our name forgotten; `down` follows */
 }
@@ -106,81 +103,51 @@ static void on_down(void* user, bourse_client* client, const bourse_down_event* 
 
 static void on_refused(void* user, bourse_client* client, const bourse_refused_event* event) {
   (void)user;
-  fprintf(stderr, "run_one: the master refuses us: %s\n", event->reason);
-  bourse_client_stop(client);
-}
-
-static long number(const char* option, const char* text) {
-  char* end = NULL;
-  long value = text ? strtol(text, &end, 10) : 0;
-  if (!text || end == text || *end || value < 0 || value > 1000000) {
-    fprintf(stderr, "run_one: %s needs a number\n", option);
-    exit(125);
-  }
-  return value;
+  give_up(client, "the master refuses us", event->reason);
 }
 
 int main(int argc, char** argv) {
-  struct state s = {NULL, NULL, NULL, 0, 0, 125};
-  bourse_client_options options;
-  bourse_callbacks callbacks;
+  static const struct option names[] = {{"config", 1, 0, 'f'}, {"name", 1, 0, 'n'},   {"cpus", 1, 0, 'c'},
+                                        {"mem", 1, 0, 'm'},    {"output", 1, 0, 'o'}, {0, 0, 0, 0}};
+  char error[512] = "";
+  bourse_client_options options = {
+      .size = sizeof options, .framework = "run-one", .automatic_acks = 1, .error = error, .error_size = sizeof error};
+  const bourse_callbacks callbacks = {.size = sizeof callbacks,
+                                      .offer = on_offer,
+                                      .accepted = on_accepted,
+                                      .slice = on_slice,
+                                      .slice_lost = on_slice_lost,
+                                      .task = on_task,
+                                      .down = on_down,
+                                      .refused = on_refused};
   bourse_client* client = NULL;
   bourse_demand* demand = NULL;
-  char error[512] = "";
   long cpus = 1, mem = 64;
-  int i, rc;
-
-  memset(&options, 0, sizeof options);
-  options.size = sizeof options;
-  options.framework = "run-one";
-  options.automatic_acks = 1;
-  options.error = error;
-  options.error_size = sizeof error;
-  for (i = 1; i < argc && strcmp(argv[i], "--") != 0; i += 2) {
-    const char* value = i + 1 < argc ? argv[i + 1] : NULL;
-    if (strcmp(argv[i], "--cpus") == 0)
-      cpus = number(argv[i], value);
-    else if (strcmp(argv[i], "--mem") == 0)
-      mem = number(argv[i], value);
-    else if (value && strcmp(argv[i], "--config") == 0)
-      options.config = value;
-    else if (value && strcmp(argv[i], "--name") == 0)
-      options.framework = value;
-    else if (value && strcmp(argv[i], "--output") == 0)
-      s.output = value;
-    else
-      break;
+  int option, wrong = 0;
+  while ((option = getopt_long(argc, argv, "+", names, NULL)) != -1) {
+    if (option == 'f') options.config = optarg;
+    if (option == 'n') options.framework = optarg;
+    if (option == 'o') output = optarg;
+    if (option == 'c') cpus = atol(optarg), wrong |= cpus < 1 || cpus > 1000000;
+    if (option == 'm') mem = atol(optarg), wrong |= mem < 1 || mem > 100000000;
+    if (option == '?') wrong = 1;
   }
-  if (i + 1 >= argc || strcmp(argv[i], "--") != 0) {
+  if (wrong || optind == argc) {
     fprintf(stderr, "usage: run_one [--config FILE] [--name NAME] [--cpus N] [--mem MIB] [--output FILE] -- COMMAND [ARG]...\n");
-    return 125;
+    return FAILED;
   }
-  s.command = (const char* const*)argv + i + 1;
+  command = argv + optind;
 
-  memset(&callbacks, 0, sizeof callbacks);
-  callbacks.size = sizeof callbacks;
-  callbacks.user = &s;
-  callbacks.offer = on_offer;
-  callbacks.accepted = on_accepted;
-  callbacks.slice = on_slice;
-  callbacks.slice_lost = on_slice_lost;
-  callbacks.task = on_task;
-  callbacks.down = on_down;
-  callbacks.refused = on_refused;
-  if ((rc = bourse_client_open(&options, &callbacks, &client)) != 0) {
-    fprintf(stderr, "run_one: %s\n", *error ? error : bourse_strerror(rc));
-    return 125;
-  }
-  bourse_shape_new(&s.shape);
-  bourse_shape_cpus(s.shape, cpus * 1000);
-  bourse_shape_memory(s.shape, mem * 1024 * 1024);
-  if ((rc = bourse_demand_new(&demand)) != 0 || (rc = bourse_demand_add(demand, 1, s.shape, 1, 0, 0)) != 0)
-    die(client, "demand", rc);
-  if ((rc = bourse_client_demand(client, demand)) != 0) die(client, "demand", rc);
+  must(bourse_client_open(&options, &callbacks, &client), NULL, *error ? error : "open");
+  must(bourse_shape_new(&shape), client, "shape");
+  bourse_shape_cpus(shape, cpus * 1000);
+  bourse_shape_memory(shape, mem * 1024 * 1024);
+  must(bourse_demand_new(&demand), client, "demand");
+  must(bourse_demand_add(demand, 1, shape, 1, 0, 0), client, "demand");
+  must(bourse_client_demand(client, demand), client, "demand");
   bourse_demand_free(demand);
-
-  if ((rc = bourse_client_run(client)) != 0) die(client, "run", rc); /* until bourse_client_stop() */
+  must(bourse_client_run(client), client, "run"); /* until bourse_client_stop() */
   bourse_client_free(client);
-  bourse_shape_free(s.shape);
-  return s.exit_code;
+  bourse_shape_free(shape);
+  return exit_code;
 }
