@@ -234,16 +234,17 @@ struct Agent::Impl {
 
   void release(Turn& t, const SliceId& id, SliceEnd end, Duration grace, const std::string& reason) {
     if (slices.find(id) == nullptr) return slices.unknown(t, id);
+    const TaskState state = end == SliceEnd::kRevoked ? TaskState::kPreempted : TaskState::kKilled;
     if (!slices.begin_release(t, id, end, reason)) {
       if (slices.find(id) == nullptr) {
         tasks.fail_waiting(t, id, reason);
         after_slice(t, id);
       } else {
-        tasks.end_all(t, id, TaskState::kKilled, grace, reason);  // being released: perhaps sooner now
+        tasks.end_all(t, id, state, grace, reason);  // being released: perhaps sooner now
       }
       return;
     }
-    tasks.end_all(t, id, TaskState::kKilled, grace, reason);
+    tasks.end_all(t, id, state, grace, reason);
     slices.erase_if_drained(t, id);
   }
 
@@ -286,7 +287,13 @@ struct Agent::Impl {
       release(t, id, SliceEnd::kGangAborted, Duration(0), "the gang was aborted");
   }
   void message(Turn& t, const ReleaseSlices& m) {
-    for (const SliceId& id : m.slices) release(t, id, SliceEnd::kReleased, m.grace, "its slice was released");
+    for (const SliceId& id : m.slices) {
+      if (m.revoke) {
+        release(t, id, SliceEnd::kRevoked, m.grace, m.reason);
+      } else {
+        release(t, id, SliceEnd::kReleased, m.grace, "its slice was released");
+      }
+    }
   }
   void message(Turn& t, const Launch& m) { tasks.launch(t, m); }
   void message(Turn& t, const Kill& m) { tasks.kill(t, m); }

@@ -31,10 +31,7 @@ void expect_agent(House& h, const AgentId& id) {
   const AgentIx ix = h.agents.add(id);
   h.ledger.open_account(ix);
   ++h.agents.missing;
-  const auto cordon = h.registry.cordons().find(id);
-  if (cordon == h.registry.cordons().end()) return;
-  h.agents.at(ix).cordoned = true;
-  h.agents.at(ix).cordon_reason = cordon->second;
+  agent_decided(h, ix);
 }
 
 void on_agent_hello(House& h, const Received& received) {
@@ -73,15 +70,23 @@ void on_agent_hello(House& h, const Received& received) {
 
 namespace {
 
+void set_labels(const House& h, AgentRow& row) {
+  row.labels = row.own_labels;
+  const auto found = h.registry.labels().find(row.id);
+  if (found == h.registry.labels().end()) return;
+  for (const auto& [name, value] : found->second) row.labels[name] = value;
+}
+
 void set_inventory(House& h, AgentIx ix, const Inventory& inventory) {
   AgentRow& row = h.agents.at(ix);
-  row.labels = inventory.labels;
+  row.own_labels = inventory.labels;
+  set_labels(h, row);
   row.notes = inventory.notes;
   h.agents.total.subtract(row.counted);
   row.counted = usage_of(inventory.total);
   h.agents.total.add(row.counted);
   if (!h.ledger.covers(ix, inventory.total)) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
-  h.ledger.settle(ix, inventory.total, row.reachable && !row.cordoned);
+  h.ledger.settle(ix, inventory.total, row.open());
   h.allocator.total_changed(h.agents.total);
   if (h.ledger.account(ix).shortfall) {
     h.log(LogLevel::kWarn, "agent_shortfall",
@@ -216,6 +221,7 @@ void admit_agent(House& h, const Received& received, bool known_before) {
   confirm_slices(h, ix, hello, new_session);
   adopt_gangs(h, ix);
   settle_claims(h);
+  h.roles.agents_settled(h);
 }
 
 void on_inventory(House& h, const Session& from, const Message& message) {
@@ -238,13 +244,44 @@ void agent_silent(House& h, AgentIx ix, std::string_view why) {
   agent_changed(h, ix);
 }
 
-void agent_cordon(House& h, AgentIx ix, bool cordoned, const std::string& reason) {
+void agent_decided(House& h, AgentIx ix) {
   AgentRow& row = h.agents.at(ix);
-  row.cordoned = cordoned;
-  row.cordon_reason = reason;
-  if (cordoned) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
-  h.ledger.set_open(ix, row.reachable && !cordoned);
+  const Labels labels = row.labels;
+  const auto cordon = h.registry.cordons().find(row.id);
+  const auto drain = h.registry.drains().find(row.id);
+  row.cordoned = cordon != h.registry.cordons().end();
+  row.cordon_reason = row.cordoned ? cordon->second : "";
+  row.draining = drain != h.registry.drains().end();
+  row.drain_reason = row.draining ? drain->second.reason : "";
+  row.drain_deadline = Duration{0};
+  if (row.draining && drain->second.deadline.count() > 0) {
+    // Kept as wall time, since it must outlive us; a moment that has passed meanwhile is now.
+    row.drain_deadline = h.now.mono + std::max(Duration{1}, drain->second.deadline - h.now.wall);
+    h.agents.drains.push(std::max(h.now.mono, row.drain_deadline - h.options.revoke_grace), ix);
+  }
+  set_labels(h, row);
+  // Offers carry labels, and were shaped by constraints on them.
+  if (!row.open() || row.labels != labels) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
+  h.ledger.set_open(ix, row.open());
+  if (row.labels != labels) h.allocator.agent_dirty(ix);
   agent_changed(h, ix);
+}
+
+// Frameworks are asked `revoke_grace` ahead of the deadline; what is still there then is taken.
+void drains_due(House& h) {
+  AgentIx ix = 0;
+  while (h.agents.drains.pop_due(h.now.mono, ix)) {
+    AgentRow& row = h.agents.at(ix);
+    if (row.removed || !row.draining || row.drain_deadline.count() == 0) continue;
+    const Duration left = row.drain_deadline - h.now.mono;
+    if (left > h.options.revoke_grace || hooks::mutant("master.drain_never_ends")) continue;  // put off since
+    const std::string reason = "agent " + row.id.str() + " is drained" + (row.drain_reason.empty() ? "" : ": " + row.drain_reason);
+    const std::set<SliceId> slices = row.slices;
+    for (const SliceId& id : slices) revoke_slice(h, id, std::max(left, Duration{0}), reason);
+    if (left > Duration{0}) h.agents.drains.push(row.drain_deadline, ix);
+    h.log(LogLevel::kInfo, left > Duration{0} ? "drain_asks" : "drain_takes",
+          {{"agent", row.id.str()}, {"slices", std::to_string(slices.size())}, {"reason", row.drain_reason}});
+  }
 }
 
 void agent_remove(House& h, AgentIx ix, const std::string& reason) {
@@ -261,6 +298,7 @@ void agent_remove(House& h, AgentIx ix, const std::string& reason) {
   h.agents.remove(ix);
   agent_changed(h, ix);
   settle_claims(h);
+  h.roles.agents_settled(h);
 }
 
 void agent_changed(House& h, AgentIx ix) { h.agents.changed.insert(ix); }
@@ -270,6 +308,7 @@ AgentFacts facts_of(const House& h, AgentIx ix) {
   using State = AgentFacts::State;
   const State state = row.removed      ? State::kRemoved
                       : !row.reachable ? State::kUnreachable
+                      : row.draining   ? State::kDraining
                       : row.cordoned   ? State::kCordoned
                                        : State::kUp;
   return {row.id, state, h.ledger.account(ix).target, row.labels, row.incarnation, row.degraded};

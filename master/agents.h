@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/core/event.h"
+#include "master/deadlines.h"
 #include "master/ledger.h"
 #include "plugins/policy/usage.h"
 
@@ -27,14 +28,16 @@ struct AgentRow {
   bool present = false;    // it has said hello to this master
   bool reachable = false;  // within the timeout
   bool removed = false;
-  bool cordoned = false;
+  bool cordoned = false, draining = false;
   bool degraded = false;
-  std::string cordon_reason, boot_id;
-  Labels labels;
+  std::string cordon_reason, drain_reason, boot_id;
+  Duration drain_deadline{0};  // mono; 0: none
+  Labels own_labels, labels;   // as the agent says; with an operator's over them
   std::vector<std::string> notes;
   Usage counted;  // what it adds to the cluster's total at present
   std::set<SliceId> slices;
   std::set<std::uint64_t> offers;
+  [[nodiscard]] bool open() const { return reachable && !cordoned && !draining; }
   [[nodiscard]] PeerId way() const { return connected ? peer : PeerId(); }
 };
 
@@ -55,6 +58,7 @@ class AgentTable {
   Usage total;                // of the reachable ones
   Version facts;              // of the stream that watchers read
   std::set<AgentIx> changed;  // since the last AgentsUpdate
+  Deadlines<AgentIx> drains;  // when frameworks are asked, and when slices are taken
 
  private:
   std::vector<AgentRow> rows_;
@@ -66,7 +70,8 @@ void on_agent_hello(House& house, const Received& received);
 void admit_agent(House& house, const Received& received, bool known_before);
 void on_inventory(House& house, const Session& from, const Message& message);
 void agent_silent(House& house, AgentIx ix, std::string_view why);
-void agent_cordon(House& house, AgentIx ix, bool cordoned, const std::string& reason);
+void agent_decided(House& house, AgentIx ix);  // cordon, drain and labels, as the registry has them now
+void drains_due(House& house);
 void agent_remove(House& house, AgentIx ix, const std::string& reason);
 void agent_changed(House& house, AgentIx ix);
 [[nodiscard]] AgentFacts facts_of(const House& house, AgentIx ix);

@@ -37,7 +37,13 @@ void Allocator::framework_changed(House& h, FrameworkIx ix) {
     account = &roles_[row.role];
     account->handle = free_accounts_.empty() ? static_cast<std::uint32_t>(roles_.size() - 1) : free_accounts_.back();
     if (!free_accounts_.empty()) free_accounts_.pop_back();
-    policy_->account({.handle = account->handle, .name = row.role.str()});
+  }
+  if (const std::int64_t weight = h.roles.weight(h, row.role); account->weight != weight) {
+    account->weight = weight;
+    policy_->account({.handle = account->handle,
+                      .weight = static_cast<std::uint32_t>(weight * 1000),
+                      .name = row.role.str(),
+                      .used = &account->used});
   }
   if (!member.present || moves) {
     ++account->members;
@@ -74,6 +80,7 @@ void Allocator::framework_gone(House& h, FrameworkIx ix) {
   policy_->claimant_removed(ix);
   leave_role(members_[ix]);
   members_[ix] = Member{};
+  h.roles.discharge(h, ix);
   dirty_.erase(ix);
   std::erase_if(reserved_, [&](const auto& entry) { return entry.second.framework == ix; });
 }
@@ -88,6 +95,7 @@ void Allocator::framework_used(House& h, FrameworkIx ix) {
   member.counted = row.used;
   policy_->claimant_used(ix, row.used);
   policy_->account_used(account.handle, account.used);
+  h.roles.charge(h, ix);
 }
 
 Result<> Allocator::use_policy(House& h, const policy::Choice& choice) {
@@ -235,8 +243,10 @@ std::uint32_t Allocator::give(House& h, const Fit& fit, FrameworkIx ix, LineRow&
   if (h.frameworks.at(ix).offers.size() >= h.options.offers_per_framework_max || account.free.empty()) return 0;
   Resources amount;
   std::uint32_t units = 1;
+  const RoleName& role = h.frameworks.at(ix).role;
   if (line.wildcard) {
-    amount = account.free;
+    amount = h.roles.trimmed(role, account.free, account.total, h.agents.at(agent).labels);
+    if (amount.empty()) return 0;
   } else {
     const Labels& labels = h.agents.at(agent).labels;
     limit = std::min(limit, gang_room(h, agent, h.frameworks.at(ix), line));
@@ -250,7 +260,7 @@ std::uint32_t Allocator::give(House& h, const Fit& fit, FrameworkIx ix, LineRow&
       if (auto carved = carve(line.want.shape, narrowed, account.total, labels)) amount = *std::move(carved);
     }
     if (units > 0 && amount.empty()) units = carve_units(line.want.shape, account.free, account.total, labels, units, amount);
-    if (units == 0) return 0;
+    if (units == 0 || !h.roles.allows(role, usage_of(amount))) return 0;
   }
   if (given != nullptr) {
     for (const auto& [to, id] : *given) {
@@ -281,8 +291,9 @@ bool Allocator::serve(House& h, AgentIx agent, FrameworkIx ix, bool fine, Given&
     if (line.unmet() == 0 || line.at_back || !may_offer(h, row, line.want.id, agent)) continue;
     const Shape& shape = line.want.shape;
     if (!line.wildcard && (account.free.cpus.value < shape.cpus.value || account.free.mem.value < shape.mem.value)) continue;
-    std::uint32_t limit = line.wildcard ? 1 : line.unmet();
+    std::uint32_t limit = std::min(line.wildcard ? 1 : line.unmet(), h.roles.room(h, ix, line));
     GangId reservation;
+    if (limit == 0 || limit < gang_need(line)) continue;
     if (const std::uint32_t need = gang_need(line); need > 0) {
       const Accumulation* mine = accumulation(row);
       if (mine != nullptr && (mine->framework != ix || mine->line != line.want.id)) continue;
@@ -382,6 +393,7 @@ bool Allocator::reserve(House& h, AgentIx agent, FrameworkIx ix) {
   const FrameworkRow& row = h.frameworks.at(ix);
   const bool could = std::any_of(row.lines.begin(), row.lines.end(), [&](const LineRow& line) {
     return line.unmet() > 0 && !line.wildcard && gang_need(line) == 0 && may_offer(h, row, line.want.id, agent) &&
+           h.roles.room(h, ix, line) > 0 &&
            fits(line.want.shape, account.total, account.total, h.agents.at(agent).labels) == Misfit::kNone;
   });
   if (!could) return false;
@@ -467,7 +479,8 @@ void Allocator::choose(FrameworkIx ix, const LineRow& line, std::uint32_t enough
 void Allocator::seek(House& h, FrameworkIx ix, LineRow& line) {
   ++h.counters.demands_examined;
   bool exhausted = false;
-  for (const Fit& fit : search(h, ix, line, line.unmet(), &exhausted)) { give(h, fit, ix, line, GangId(), nullptr); }
+  const std::uint32_t most = std::min(line.unmet(), h.roles.room(h, ix, line));
+  for (const Fit& fit : search(h, ix, line, most, &exhausted)) { give(h, fit, ix, line, GangId(), nullptr); }
   line.starved = exhausted;
 }
 
@@ -498,6 +511,7 @@ void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
 
 void Allocator::consider(House& h, FrameworkIx ix, LineRow& line) {
   if (line.unmet() == 0 || line.starved || line.at_back) return;
+  if (const std::uint32_t room = h.roles.room(h, ix, line); room == 0 || room < gang_need(line)) return;
   if (const std::uint32_t need = gang_need(line); need > 0) {
     const Accumulation* mine = accumulation(h.frameworks.at(ix));
     if (mine == nullptr) return gather(h, ix, line);

@@ -93,6 +93,7 @@ class Allocator {
   };
   struct RoleAccount {
     std::uint32_t handle = 0, members = 0;
+    std::int64_t weight = 0;  // as the policy was told; 0: not yet
     Usage used;
   };
   struct Member {  // what of a framework is counted in its role's account

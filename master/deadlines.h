@@ -24,6 +24,8 @@ enum TimerKind : std::uint32_t {
   kGatheringTimer,
   kLeadTimer,
   kReservedTimer,
+  kDrainTimer,
+  kRoleTimer,
 };
 
 template <class T>

@@ -27,11 +27,13 @@ std::string ordinal(std::uint32_t n) {
 }
 
 // In this order, so that each agent counts once: what the agent is, what it could never give, what is on it now.
-std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx ix, const LineRow& line, AgentIx agent) {
+std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx ix, const LineRow& line, AgentIx agent,
+                     bool limited) {
   const AgentRow& row = h.agents.at(agent);
   const Account& account = h.ledger.account(agent);
   const Shape& shape = line.want.shape;
   if (!row.reachable) return "unreachable";
+  if (row.draining) return "draining";
   if (row.cordoned) return "cordoned";
   const Resources& all = account.total;
   const auto fit = [&](const Resources& amount) {
@@ -45,7 +47,7 @@ std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx 
   if (fit(account.free) == Misfit::kNone) {
     const auto held_off = framework.hold_off.find({line.want.id, agent});
     const bool declined = held_off != framework.hold_off.end() && held_off->second > h.now.mono;
-    return declined ? "declined recently" : "free";
+    return declined ? "declined recently" : limited ? "role limit" : "free";
   }
   Resources sum = account.free;
   for (const std::uint64_t id : row.offers) {  // one by one: the offer that is in the way is named
@@ -104,13 +106,14 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
     reply.code = Code::kNotFound;
     return reply;
   }
+  const std::string obstacle = h.roles.obstacle(h, *framework, *line);
   std::map<std::string, std::uint32_t> counts;
   Lack nearest;
   for (const auto& [id, agent] : h.agents.by_name()) {
-    const std::string reason = class_of(h, *framework, ix, *line, agent);
+    const std::string reason = class_of(h, *framework, ix, *line, agent, !obstacle.empty());
     ++counts[reason];
     ++reply.agents;
-    if (line->wildcard || reason == "unreachable" || reason == "cordoned") continue;
+    if (line->wildcard || reason == "unreachable" || reason == "cordoned" || reason == "draining") continue;
     Lack lack = lack_of(line->want.shape, h.agents.at(agent), h.ledger.account(agent));
     if (lack.kinds == 0) continue;
     const bool nearer = nearest.kinds == 0 || std::pair(lack.kinds, lack.permille) < std::pair(nearest.kinds, nearest.permille);
@@ -125,6 +128,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
   const std::uint32_t position = h.allocator.policy().position(h.now.mono, ix), of = h.allocator.policy().wanting();
   reply.rank =
       position == 0 ? "no unmet demand" : ordinal(position) + " of " + std::to_string(of) + " frameworks with unmet demand";
+  if (!obstacle.empty()) reply.rank += "; " + obstacle;
   const auto gathering = h.allocator.accumulations().find(framework->role);
   if (gathering != h.allocator.accumulations().end()) {
     const Accumulation& a = gathering->second;

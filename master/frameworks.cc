@@ -156,10 +156,12 @@ void admit_framework(House& h, const Received& received) {
     row->hold_off.clear();
   }
   row->incarnation = hello.incarnation;
+  const bool moved = row->role != hello.role;
   row->role = hello.role;
   row->failover = identity_of(h, hello).failover_timeout;
   row->watch = hello.watch_agents;
   h.allocator.framework_changed(h, ix);
+  if (moved) h.roles.charge(h, ix);
   if (h.sessions.open({received.peer, kFramework, ix, received.identity, h.now.mono, h.now.mono}, h.options.peer_timeout) ==
       nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "framework_refused");

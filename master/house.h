@@ -17,7 +17,9 @@
 #include "master/ledger.h"
 #include "master/master.h"
 #include "master/offers.h"
+#include "master/operators.h"
 #include "master/registry.h"
+#include "master/roles.h"
 #include "master/sessions.h"
 #include "master/slices.h"
 
@@ -46,6 +48,7 @@ struct House {
   SliceTable slices;
   GangTable gangs;
   Allocator allocator;
+  RoleTable roles;
 
   // Hellos whose identity is being recorded, by the ticket of the append: carried on when it is durable.
   struct Pending {
@@ -55,6 +58,8 @@ struct House {
   std::map<Ticket, std::vector<Pending>> pending;
   std::size_t pending_size = 0;
   Ticket lead_ticket = 0;
+  std::map<Ticket, std::vector<Operation>> operations;  // carried out when their records are durable
+  EventLog events;
 
   // Batched until the end of the step (ended) or of the pass (made), in order of framework.
   std::map<FrameworkIx, OffersEnded> ended;
@@ -64,7 +69,11 @@ struct House {
   void send(PeerId to, Body body);                   // 0: nobody, dropped
   void send_on(PeerId to, const Message& received);  // forwards as it is, under this master's epoch
   void refuse(PeerId to, Code code, std::string reason, std::string_view event);
-  void log(LogLevel level, std::string_view event, LogFields fields) { out->log(log_text(level, event, fields)); }
+  void log(LogLevel level, std::string_view event, LogFields fields) {
+    std::string line = log_text(level, event, fields);
+    events.add(now.wall, line);
+    out->log(std::move(line));
+  }
   void flush_ended();
   void flush_made();
   void drop_peer(PeerId peer);  // forget the connection: its frames are strangers' from now on

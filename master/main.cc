@@ -58,6 +58,7 @@ MasterOptions options_of(const Config& config) {
   options.failover_timeout = config.duration("master", "failover_timeout");
   options.coalesce = config.duration("master", "coalesce");
   options.gang_hold = config.duration("master", "gang_hold");
+  options.revoke_grace = config.duration("master", "revoke_grace");
   options.pid = getpid();
   return options;
 }

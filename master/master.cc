@@ -209,6 +209,7 @@ void started(House& h, const Started& event) {
 void durable(House& h, Ticket ticket) {
   h.registry.durable(ticket);
   if (!h.leading && ticket == h.lead_ticket) {
+    h.roles.settings_changed(h);
     h.leading = true;
     h.epoch = h.registry.epoch();
     h.log(LogLevel::kInfo, "leading",
@@ -217,6 +218,7 @@ void durable(House& h, Ticket ticket) {
            {"agents", std::to_string(h.agents.size())},
            {"frameworks", std::to_string(h.frameworks.by_name().size())}});
   }
+  operations_durable(h, ticket);
   auto node = h.pending.extract(ticket);
   if (node.empty()) return;
   h.pending_size -= node.mapped().size();
@@ -233,6 +235,7 @@ void append_failed(House& h, const AppendFailed& event) {
   h.registry.failed(event.ticket);
   h.log(LogLevel::kError, "registry_append_failed",
         {{"reason", event.reason}, {"hint", "free space on the registry's file system; retrying"}});
+  operations_failed(h, event.ticket, event.reason);
   auto node = h.pending.extract(event.ticket);
   if (!node.empty()) h.pending_size -= node.mapped().size();  // they say hello again by themselves
   if (!h.leading && event.ticket == h.lead_ticket) h.out->arm(TimerKey{kLeadTimer, 0, {}}, seconds(1));
@@ -268,6 +271,15 @@ void timer_fired(House& h, const TimerKey& key) {
     case kReservedTimer:
       h.allocator.unreserve.fired(), h.allocator.reservations_due(h);
       break;
+    case kDrainTimer:
+      h.agents.drains.fired(), drains_due(h);
+      break;
+    case kRoleTimer: {
+      h.roles.grace.fired();
+      for (int due = 0; h.roles.grace.pop_due(h.now.mono, due);) continue;
+      h.roles.agents_settled(h);
+      break;
+    }
     case kLeadTimer:
       if (!h.leading) take_the_lead(h);
       break;
@@ -341,6 +353,8 @@ void Master::step(Time now, const Event& event, Actions& out) {
     h.frameworks.failovers.settle(out, now.mono, kFrameworkTimer);
     h.allocator.gathering.settle(out, now.mono, kGatheringTimer);
     h.allocator.unreserve.settle(out, now.mono, kReservedTimer);
+    h.agents.drains.settle(out, now.mono, kDrainTimer);
+    h.roles.grace.settle(out, now.mono, kRoleTimer);
     h.registry.compact_if_worth(out);
   }
   h.out = nullptr;

@@ -21,6 +21,7 @@ struct MasterOptions {
   Duration peer_timeout = seconds(30);  // silence until an agent is unreachable or a framework disconnected
   Duration failover_timeout = std::chrono::hours(24 * 7);
   Duration coalesce = milliseconds(2);  // between a change and the allocation pass
+  Duration revoke_grace = seconds(30);  // between a framework's notice and the end of what is taken back
   Duration gang_hold = seconds(10);
   Duration slice_expiry_max = std::chrono::hours(24);
   std::uint32_t offers_per_framework_max = 20'000;

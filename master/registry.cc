@@ -18,6 +18,11 @@ enum class Type : std::uint8_t {
   kFrameworkGone = 6,
   kCordon = 7,
   kUncordon = 8,
+  kDrain = 9,
+  kUndrain = 10,
+  kLabels = 11,
+  kRole = 12,
+  kRoleGone = 13,
 };
 constexpr std::uint8_t kRecordVersion = 1;
 constexpr std::uint8_t kSnapshotVersion = 1;
@@ -82,6 +87,28 @@ std::string framework_record(const FrameworkIdentity& f) {
       .take();
 }
 
+std::string drain_record(const AgentId& agent, const Drain& drain) {
+  return Writer(Type::kDrain)
+      .text(agent.str())
+      .number(static_cast<std::uint64_t>(drain.deadline.count()))
+      .text(drain.reason)
+      .take();
+}
+
+std::string labels_record(const AgentId& agent, const Labels& labels) {
+  Writer out(Type::kLabels);
+  out.text(agent.str()).number(labels.size());
+  for (const auto& [key, value] : labels) out.text(key).text(value);
+  return out.take();
+}
+
+std::string role_record(const RoleName& role, const RoleSettings& settings) {
+  Writer out(Type::kRole);
+  out.text(role.str()).number(static_cast<std::uint64_t>(settings.weight)).number(settings.limit.items().size());
+  for (const auto& [kind, amount] : settings.limit.items()) out.text(kind).number(static_cast<std::uint64_t>(amount));
+  return out.take();
+}
+
 }  // namespace
 
 // A newer version of a known type has more fields at its end, which are not read.
@@ -103,6 +130,8 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
       const AgentId agent(in.text());
       state.agents.erase(agent);
       state.cordons.erase(agent);
+      state.drains.erase(agent);
+      state.labels.erase(agent);
       break;
     }
     case Type::kFramework: {
@@ -124,6 +153,44 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
     }
     case Type::kUncordon:
       state.cordons.erase(AgentId(in.text()));
+      break;
+    case Type::kDrain: {
+      const AgentId agent(in.text());
+      Drain drain;
+      drain.deadline = Duration(static_cast<std::int64_t>(in.number()));
+      drain.reason = in.text();
+      state.drains[agent] = drain;
+      break;
+    }
+    case Type::kUndrain:
+      state.drains.erase(AgentId(in.text()));
+      break;
+    case Type::kLabels: {
+      const AgentId agent(in.text());
+      Labels labels;
+      for (std::uint64_t n = in.number(); n > 0 && !in.torn(); --n) {
+        const std::string key = in.text();
+        labels[key] = in.text();
+      }
+      if (labels.empty())
+        state.labels.erase(agent);
+      else
+        state.labels[agent] = std::move(labels);
+      break;
+    }
+    case Type::kRole: {
+      const RoleName role(in.text());
+      RoleSettings settings;
+      settings.weight = static_cast<std::int64_t>(in.number());
+      for (std::uint64_t n = in.number(); n > 0 && !in.torn(); --n) {
+        const std::string kind = in.text();
+        settings.limit.set(kind, static_cast<std::int64_t>(in.number()));
+      }
+      state.roles[role] = std::move(settings);
+      break;
+    }
+    case Type::kRoleGone:
+      state.roles.erase(RoleName(in.text()));
       break;
     default:
       state.unknown.emplace_back(record);
@@ -171,6 +238,9 @@ std::string LogRegistry::snapshot() const {
   for (const AgentId& agent : state_.agents) out.text(Writer(Type::kAgent).text(agent.str()).take());
   for (const auto& [id, framework] : state_.frameworks) out.text(framework_record(framework));
   for (const auto& [agent, reason] : state_.cordons) out.text(Writer(Type::kCordon).text(agent.str()).text(reason).take());
+  for (const auto& [agent, drain] : state_.drains) out.text(drain_record(agent, drain));
+  for (const auto& [agent, labels] : state_.labels) out.text(labels_record(agent, labels));
+  for (const auto& [role, settings] : state_.roles) out.text(role_record(role, settings));
   for (const std::string& record : state_.unknown) out.text(record);
   return bytes + out.take();
 }
@@ -198,6 +268,14 @@ void LogRegistry::set_cordon(const AgentId& agent, bool cordoned, const std::str
         out);
 }
 
+void LogRegistry::set_drain(const AgentId& agent, const Drain& drain, Actions& out) { write(drain_record(agent, drain), out); }
+void LogRegistry::clear_drain(const AgentId& agent, Actions& out) { write(Writer(Type::kUndrain).text(agent.str()).take(), out); }
+void LogRegistry::set_labels(const AgentId& agent, const Labels& labels, Actions& out) { write(labels_record(agent, labels), out); }
+void LogRegistry::set_role(const RoleName& role, const RoleSettings& settings, Actions& out) {
+  write(role_record(role, settings), out);
+}
+void LogRegistry::drop_role(const RoleName& role, Actions& out) { write(Writer(Type::kRoleGone).text(role.str()).take(), out); }
+
 void LogRegistry::durable(Ticket ticket) {
   const auto found = pending_.find(ticket);
   if (found == pending_.end()) return;
@@ -215,7 +293,8 @@ void LogRegistry::failed(Ticket ticket) { pending_.erase(ticket); }
 
 // Only when nothing is in flight: a snapshot replaces every record appended before it, durable or not.
 void LogRegistry::compact_if_worth(Actions& out) {
-  const std::uint64_t live = state_.agents.size() + state_.frameworks.size() + state_.cordons.size() + state_.unknown.size();
+  const std::uint64_t live = state_.agents.size() + state_.frameworks.size() + state_.cordons.size() + state_.drains.size() +
+                             state_.labels.size() + state_.roles.size() + state_.unknown.size();
   if (since_snapshot_ < kCompactAfter || since_snapshot_ < 2 * live || !pending_.empty() || !out.appends.empty()) return;
   since_snapshot_ = 0;
   out.compact = snapshot();

@@ -15,10 +15,25 @@
 
 #include "common/core/action.h"
 #include "common/core/ids.h"
+#include "common/core/resources.h"
 #include "common/core/result.h"
 #include "common/core/time.h"
 
 namespace bourse::house {
+
+// What an operator has set for an account. Names form a tree, parts joined by '/'; see roles.h for what is made of it.
+struct RoleSettings {
+  std::int64_t weight = 1;
+  Counters limit;  // "cpus" in milli-cores, "mem" in bytes, a device kind in permille of devices; absent: unlimited
+  bool operator==(const RoleSettings&) const = default;
+};
+
+// An agent that shall be empty. `deadline` is wall time, since it has to outlive the master; 0: none, work ends by itself.
+struct Drain {
+  Duration deadline{0};
+  std::string reason;
+  bool operator==(const Drain&) const = default;
+};
 
 struct FrameworkIdentity {
   FrameworkId id;
@@ -40,6 +55,11 @@ class Registry {
   virtual void put_framework(const FrameworkIdentity& framework, Actions& out) = 0;
   virtual void drop_framework(const FrameworkId& framework, Actions& out) = 0;
   virtual void set_cordon(const AgentId& agent, bool cordoned, const std::string& reason, Actions& out) = 0;
+  virtual void set_drain(const AgentId& agent, const Drain& drain, Actions& out) = 0;
+  virtual void clear_drain(const AgentId& agent, Actions& out) = 0;
+  virtual void set_labels(const AgentId& agent, const Labels& labels, Actions& out) = 0;  // an operator's, all of them
+  virtual void set_role(const RoleName& role, const RoleSettings& settings, Actions& out) = 0;
+  virtual void drop_role(const RoleName& role, Actions& out) = 0;
   virtual void durable(Ticket ticket) = 0;
   virtual void failed(Ticket ticket) = 0;  // what that ticket wrote is unsaid: ask again
   virtual void compact_if_worth(Actions& out) = 0;
@@ -52,6 +72,9 @@ class Registry {
   [[nodiscard]] virtual const std::set<AgentId>& agents() const = 0;
   [[nodiscard]] virtual const std::map<FrameworkId, FrameworkIdentity>& frameworks() const = 0;
   [[nodiscard]] virtual const std::map<AgentId, std::string>& cordons() const = 0;
+  [[nodiscard]] virtual const std::map<AgentId, Drain>& drains() const = 0;
+  [[nodiscard]] virtual const std::map<AgentId, Labels>& labels() const = 0;
+  [[nodiscard]] virtual const std::map<RoleName, RoleSettings>& roles() const = 0;
   [[nodiscard]] virtual std::uint64_t unknown_records() const = 0;
 };
 
@@ -66,6 +89,11 @@ class LogRegistry final : public Registry {
   void put_framework(const FrameworkIdentity& framework, Actions& out) override;
   void drop_framework(const FrameworkId& framework, Actions& out) override;
   void set_cordon(const AgentId& agent, bool cordoned, const std::string& reason, Actions& out) override;
+  void set_drain(const AgentId& agent, const Drain& drain, Actions& out) override;
+  void clear_drain(const AgentId& agent, Actions& out) override;
+  void set_labels(const AgentId& agent, const Labels& labels, Actions& out) override;
+  void set_role(const RoleName& role, const RoleSettings& settings, Actions& out) override;
+  void drop_role(const RoleName& role, Actions& out) override;
   void durable(Ticket ticket) override;
   void failed(Ticket ticket) override;
   void compact_if_worth(Actions& out) override;
@@ -77,6 +105,9 @@ class LogRegistry final : public Registry {
   [[nodiscard]] const std::set<AgentId>& agents() const override { return state_.agents; }
   [[nodiscard]] const std::map<FrameworkId, FrameworkIdentity>& frameworks() const override { return state_.frameworks; }
   [[nodiscard]] const std::map<AgentId, std::string>& cordons() const override { return state_.cordons; }
+  [[nodiscard]] const std::map<AgentId, Drain>& drains() const override { return state_.drains; }
+  [[nodiscard]] const std::map<AgentId, Labels>& labels() const override { return state_.labels; }
+  [[nodiscard]] const std::map<RoleName, RoleSettings>& roles() const override { return state_.roles; }
   [[nodiscard]] std::uint64_t unknown_records() const override { return state_.unknown.size(); }
 
  private:
@@ -85,6 +116,9 @@ class LogRegistry final : public Registry {
     std::set<AgentId> agents;
     std::map<FrameworkId, FrameworkIdentity> frameworks;
     std::map<AgentId, std::string> cordons;
+    std::map<AgentId, Drain> drains;
+    std::map<AgentId, Labels> labels;
+    std::map<RoleName, RoleSettings> roles;
     std::vector<std::string> unknown;  // records of types we do not know, as they are
   };
   struct Pending {

@@ -78,7 +78,16 @@ void lose_slice(House& h, const SliceId& id, SliceEnd end, const std::string& re
 void release_slice(House& h, SliceRow& row, Duration grace) {
   row.state = SliceRow::State::kReleasing;
   row.grace = grace;
-  h.send(h.agents.at(row.agent).way(), ReleaseSlices{{row.spec.id}, grace});
+  h.send(h.agents.at(row.agent).way(), ReleaseSlices{{row.spec.id}, grace, !row.revoked.empty(), row.revoked});
+}
+
+void revoke_slice(House& h, const SliceId& id, Duration grace, const std::string& reason) {
+  SliceRow* row = h.slices.find(id);
+  if (row == nullptr || row->state == SliceRow::State::kReleasing) return;
+  if (row->gang_row != 0) return abort_gang(h, row->gang_row, reason);
+  if (grace > Duration{0}) return h.send(h.frameworks.at(row->framework).peer, SliceRevoking{id, grace, reason});
+  row->revoked = reason;
+  release_slice(h, *row, Duration{0});
 }
 
 void on_slice_up(House& h, const Session& from, const Message& message) {

@@ -31,6 +31,7 @@ struct SliceRow {
   PeerId asked{};              // connection on which the carve went out
   bool told = false;           // its framework has been told that it is gone
   Duration grace{0};           // of the release
+  std::string revoked{};       // why it is taken back; empty: it is not
 };
 
 class SliceTable {
@@ -53,6 +54,8 @@ void end_slice(House& house, const SliceId& id, SliceEnd end, const std::string&
 void lose_slice(House& house, const SliceId& id, SliceEnd end, const std::string& reason);
 void tell_gone(House& house, SliceRow& row, SliceEnd end, const std::string& reason);
 void release_slice(House& house, SliceRow& row, Duration grace);  // asks the agent, now or when it is back
+// Taken back: its framework hears of it `grace` ahead (or at once, where that is 0: then the agent ends it).
+void revoke_slice(House& house, const SliceId& id, Duration grace, const std::string& reason);
 
 void on_slice_up(House& house, const Session& from, const Message& message);
 void on_slice_gone(House& house, const Session& from, const Message& message);

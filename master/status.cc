@@ -58,13 +58,20 @@ void cluster_row(const House& h, StatusReply& reply) {
                          {"unknown_records", std::to_string(h.registry.unknown_records())}}});
 }
 
+std::string agent_state(const House& h, AgentIx ix) {
+  const AgentRow& row = h.agents.at(ix);
+  if (!row.present) return "expected";
+  const AgentFacts::State state = facts_of(h, ix).state;
+  return state == AgentFacts::State::kDraining && row.slices.empty() ? "drained" : std::string(state_text(state));
+}
+
 Row agent_row(const House& h, AgentIx ix) {
   const AgentRow& row = h.agents.at(ix);
   const Account& a = h.ledger.account(ix);
   std::string notes;
   for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
   return {row.id.str(),
-          {{"state", row.present ? std::string(state_text(facts_of(h, ix).state)) : "expected"},
+          {{"state", agent_state(h, ix)},
            {"cpus_total", format_cpus(a.total.cpus)},
            {"cpus_free", format_cpus(a.free.cpus)},
            {"mem_total", format_size(a.total.mem)},
@@ -77,7 +84,10 @@ Row agent_row(const House& h, AgentIx ix) {
            {"slices", std::to_string(row.slices.size())},
            {"labels", labels_text(row.labels)},
            {"isolation", row.degraded ? "degraded" : "full"},
-           {"cordon", row.cordon_reason},
+           {"cordon", row.draining ? row.drain_reason : row.cordon_reason},
+           {"drain_in", row.draining && row.drain_deadline.count() > 0
+                            ? format_duration(std::chrono::ceil<seconds>(std::max(Duration{0}, row.drain_deadline - h.now.mono)))
+                            : ""},
            {"shortfall", a.shortfall ? "yes" : "no"},
            {"notes", notes}}};
 }
@@ -148,6 +158,61 @@ void slices_page(House& h, const std::string& after, std::uint32_t limit, Status
   }
 }
 
+// Roles that have settings, or a framework, or either below them.
+Row role_row(const House& h, const RoleName& role, std::uint32_t frameworks, std::uint32_t waiting, const Usage& used) {
+  const auto found = h.registry.roles().find(role);
+  const RoleSettings settings = found == h.registry.roles().end() ? RoleSettings{} : found->second;
+  return {role.str(),
+          {{"weight", std::to_string(settings.weight)},
+           {"limit", limit_text(settings.limit)},
+           {"used", use_text(used)},
+           {"cpus_used", format_cpus(MilliCpus(used.cpus))},
+           {"mem_used", format_size(Bytes(used.mem))},
+           {"frameworks", std::to_string(frameworks)},
+           {"waiting", std::to_string(waiting)}}};
+}
+
+void roles_page(const House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
+  struct Sum {
+    std::uint32_t frameworks = 0, waiting = 0;
+    Usage used;
+  };
+  std::map<RoleName, Sum> sums;
+  for (const auto& [role, settings] : h.registry.roles())
+    for (const RoleName& name : role_line(role)) sums[name];
+  for (const auto& [id, ix] : h.frameworks.by_name()) {
+    const FrameworkRow& row = h.frameworks.at(ix);
+    for (const RoleName& name : role_line(row.role)) {
+      Sum& sum = sums[name];
+      ++sum.frameworks;
+      sum.waiting += h.roles.waits(ix) ? 1 : 0;
+      sum.used.add(row.used);
+    }
+  }
+  for (auto it = sums.upper_bound(RoleName(after)); it != sums.end(); ++it) {
+    if (reply.rows.size() == limit) {
+      reply.more = true;
+      return;
+    }
+    reply.rows.push_back(role_row(h, it->first, it->second.frameworks, it->second.waiting, it->second.used));
+  }
+}
+
+void events_page(const House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
+  const std::uint64_t from = std::strtoull(after.c_str(), nullptr, 10);
+  const auto& rows = h.events.rows();
+  if (rows.empty()) return;
+  std::size_t at = from < rows.front().number ? 0 : static_cast<std::size_t>(from + 1 - rows.front().number);
+  for (; at < rows.size(); ++at) {
+    if (reply.rows.size() == limit) {
+      reply.more = true;
+      return;
+    }
+    const EventLog::Row& row = rows[at];
+    reply.rows.push_back({std::to_string(row.number), {{"time_us", std::to_string(row.wall.count())}, {"event", row.line}}});
+  }
+}
+
 template <class Map, class MakeRow>
 void page(const Map& map, typename Map::const_iterator from, std::uint32_t limit, StatusReply& reply, MakeRow make) {
   for (auto it = from; it != map.end(); ++it) {
@@ -200,48 +265,14 @@ void on_status_query(House& h, const Session& from, const Message& message) {
     page(map, map.upper_bound(after), limit, reply, [&](const OfferRow& offer) { return offer_row(h, offer); });
   } else if (query.what == "slices") {
     slices_page(h, query.after, limit, reply);
+  } else if (query.what == "roles") {
+    roles_page(h, query.after, limit, reply);
+  } else if (query.what == "events") {
+    events_page(h, query.after, limit, reply);
   } else {
     reply.code = Code::kInvalid;
-    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices";
+    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, roles, events";
   }
-  h.send(from.peer, std::move(reply));
-}
-
-void on_operator(House& h, const Session& from, const Message& message) {
-  const auto& action = std::get<OperatorAction>(message.body);
-  OperatorReply reply;
-  reply.tag = action.tag;
-  AgentIx agent = 0;
-  FrameworkIx framework = 0;
-  const auto fail = [&](Code code, std::string reason) {
-    reply.code = code;
-    reply.reason = std::move(reason);
-  };
-  const bool on_agent = action.action == "cordon" || action.action == "uncordon" || action.action == "remove-agent";
-  if (on_agent && h.agents.find(AgentId(action.target), &agent) == nullptr) {
-    fail(Code::kNotFound, "there is no agent '" + action.target + "'");
-  } else if (action.action == "cordon" || action.action == "uncordon") {
-    const bool cordon = action.action == "cordon";
-    h.registry.set_cordon(AgentId(action.target), cordon, action.reason, *h.out);
-    agent_cordon(h, agent, cordon, cordon ? action.reason : std::string());
-  } else if (action.action == "remove-agent") {
-    h.registry.drop_agent(AgentId(action.target), *h.out);
-    agent_remove(h, agent, action.reason);
-  } else if (action.action == "remove-framework") {
-    if (h.frameworks.find(FrameworkId(action.target), &framework) == nullptr) {
-      fail(Code::kNotFound, "there is no framework '" + action.target + "'");
-    } else {
-      h.send(h.frameworks.at(framework).peer, Refused{Code::kGone, "removed by an operator: " + action.reason});
-      framework_remove(h, framework, "removed by an operator: " + action.reason);
-    }
-  } else {
-    fail(Code::kInvalid, "'" + action.action + "' is none of cordon, uncordon, remove-agent, remove-framework");
-  }
-  h.log(LogLevel::kInfo, "operator_action",
-        {{"operator", from.identity},
-         {"action", action.action},
-         {"target", action.target},
-         {"code", std::string(code_text(reply.code))}});
   h.send(from.peer, std::move(reply));
 }
 

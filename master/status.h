@@ -1,4 +1,4 @@
-// Pages of what is, for readers; and what operators may do. Each page is bounded by kStatusPage rows.
+// Pages of what is, for readers. Each page is bounded by kStatusPage rows.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,5 @@ constexpr std::uint32_t kStatusPage = 500, kStatusPageMax = 5'000;
 
 void on_reader_hello(House& house, const Received& received);
 void on_status_query(House& house, const Session& from, const Message& message);
-void on_operator(House& house, const Session& from, const Message& message);
 
 }  // namespace bourse::house

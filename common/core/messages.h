@@ -246,6 +246,8 @@ struct SliceGone {  // A->M->F: terminal, its resources are free
 struct ReleaseSlices {  // F->M->A. Running tasks in it are killed (grace first).
   std::vector<SliceId> slices;
   Duration grace{0};
+  bool revoke = false;  // M->A: taken back, not given: the slice ends as kRevoked, its tasks as kPreempted
+  std::string reason = {};
   bool operator==(const ReleaseSlices&) const = default;
 };
 
@@ -347,7 +349,7 @@ struct ExplainQuery {
   bool operator==(const ExplainQuery&) const = default;
 };
 // Agents by reason; the counts add up to `agents`. Reason texts: misfit_text(), "offered to you", "offered to NAME",
-// "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "free". See "Explain".
+// "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "role limit", "free". See "Explain".
 struct ExplainReply {
   std::uint64_t tag = 0;
   Code code = Code::kOk;
@@ -367,7 +369,7 @@ struct ExplainReply {
 // R->M. Pages of what is; `after` is the last name of the page before.
 struct StatusQuery {
   std::uint64_t tag = 0;
-  std::string what;  // "cluster", "agents", "frameworks", "offers", "slices"
+  std::string what;  // "cluster", "agents", "frameworks", "offers", "slices", "roles", "events"
   std::string after;
   std::uint32_t limit = 0;  // 0: the master's own (kStatusPage)
   bool operator==(const StatusQuery&) const = default;
@@ -385,10 +387,12 @@ struct StatusReply {
   bool more = false;
   bool operator==(const StatusReply&) const = default;
 };
-// R->M, operators only; recorded in the registry. action: "cordon", "uncordon", "remove-agent", "remove-framework".
+// R->M, operators only; recorded in the registry, and answered when that is durable. The actions, what each is about and its
+// parameters are in master/operators.h.
 struct OperatorAction {
   std::uint64_t tag = 0;
   std::string action, target, reason;
+  std::vector<std::pair<std::string, std::string>> parameters = {};
   bool operator==(const OperatorAction&) const = default;
 };
 struct OperatorReply {

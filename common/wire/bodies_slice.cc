@@ -77,11 +77,14 @@ bool read(In& in, const fb::SliceGone& table, SliceGone& body) {
 
 Offset<fb::ReleaseSlices> write(Builder& b, const ReleaseSlices& body) {
   const auto slices = put_list(b, body.slices);
-  return fb::CreateReleaseSlices(b, slices, body.grace.count());
+  const auto reason = put(b, body.reason);
+  return fb::CreateReleaseSlices(b, slices, body.grace.count(), body.revoke, reason);
 }
 
 bool read(In& in, const fb::ReleaseSlices& table, ReleaseSlices& body) {
-  return read_list(in, table.slices(), body.slices, "slices") && in.duration(table.grace_us(), body.grace, "grace");
+  body.revoke = table.revoke();
+  return read_list(in, table.slices(), body.slices, "slices") && in.duration(table.grace_us(), body.grace, "grace") &&
+         in.text(table.reason(), body.reason, "reason");
 }
 
 Offset<fb::SliceRevoking> write(Builder& b, const SliceRevoking& body) {

@@ -113,13 +113,14 @@ Offset<fb::OperatorAction> write(Builder& b, const OperatorAction& body) {
   const auto action = put(b, body.action);
   const auto target = put(b, body.target);
   const auto reason = put(b, body.reason);
-  return fb::CreateOperatorAction(b, body.tag, action, target, reason);
+  const auto parameters = put_pairs(b, body.parameters);
+  return fb::CreateOperatorAction(b, body.tag, action, target, reason, parameters);
 }
 
 bool read(In& in, const fb::OperatorAction& table, OperatorAction& body) {
   body.tag = table.tag();
   return in.text(table.action(), body.action, "action") && in.text(table.target(), body.target, "target") &&
-         in.text(table.reason(), body.reason, "reason");
+         in.text(table.reason(), body.reason, "reason") && in.pairs(table.parameters(), body.parameters, "parameters");
 }
 
 Offset<fb::OperatorReply> write(Builder& b, const OperatorReply& body) {

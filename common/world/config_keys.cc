@@ -30,6 +30,8 @@ const std::vector<ConfigKey>& config_keys() {
        "Time that slices and tasks of a framework that is gone are kept for its return.", 0, 365 * kDay},
       {"master", "coalesce", kDuration, "2ms",
        "Time between a change and the allocation pass that looks at it, so that changes are seen together.", 0, us(10)},
+      {"master", "revoke_grace", kDuration, "30s",
+       "Notice that a framework gets of slices that are taken back, as by a drain at its deadline.", 0, us(3600)},
       {"master", "gang_hold", kDuration, "10s",
        "Time within which every agent of a gang must have answered, else the gang is given up.", us(1) / 10, us(3600)},
       {"master", "policy", kText, "drf",

@@ -10,6 +10,11 @@ void Allocations::facts(const AgentFacts& facts) {
                     (it->second.state == AgentFacts::State::kRemoved) == (facts.state == AgentFacts::State::kRemoved);
   const MilliCpus was = it != agents_.end() ? it->second.total.cpus : MilliCpus{};
   agents_[facts.agent] = facts;
+  if (facts.state == AgentFacts::State::kDraining || facts.state == AgentFacts::State::kCordoned) {
+    closed_.insert(facts.agent);
+  } else {
+    closed_.erase(facts.agent);
+  }
   planner_.set_node(node(facts.agent), facts.state == AgentFacts::State::kUp ? facts.total : Resources{}, facts.labels);
   refresh(facts.agent);
   if (facts.state == AgentFacts::State::kRemoved) agents_.erase(facts.agent);
@@ -174,6 +179,13 @@ std::vector<SliceId> Allocations::idle_on(const AgentId& agent) const {
   if (it == by_agent_.end()) return out;
   for (const SliceId& id : it->second)
     if (is_idle(slices_.at(id))) out.push_back(id);
+  return out;
+}
+
+std::vector<SliceId> Allocations::idle_on_closed() const {
+  std::vector<SliceId> out;
+  for (const AgentId& agent : closed_)
+    for (const SliceId& id : idle_on(agent)) out.push_back(id);
   return out;
 }
 

@@ -69,6 +69,7 @@ class Allocations {
   [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count) const;
   [[nodiscard]] const std::map<SliceKind, std::set<SliceId>>& idle_by_kind() const { return idle_; }
   [[nodiscard]] std::vector<SliceId> idle_on(const AgentId& agent) const;
+  [[nodiscard]] std::vector<SliceId> idle_on_closed() const;  // on agents that are being drained or are cordoned
   [[nodiscard]] std::vector<SliceId> from_offer(OfferId offer) const;
   [[nodiscard]] std::vector<SliceId> of_gang(GangId gang) const;
 
@@ -83,6 +84,7 @@ class Allocations {
   void index(Slice& slice, bool on);
 
   std::map<AgentId, AgentFacts> agents_;
+  std::set<AgentId> closed_;
   std::map<AgentId, Planner::Node> nodes_;
   std::vector<AgentId> node_names_;
   std::map<OfferId, Offer> offers_;

@@ -276,6 +276,7 @@ void Batch::schedule() {
   used_up_.clear();
   cursor_.clear();
   ++launch_round_;
+  for (const SliceId& id : alloc_.idle_on_closed()) release(*alloc_.find(id), Duration{0});  // no next job comes there
   const Need* head = nullptr;
   Planner::Reservation reservation;
   if (options_.backfill == Backfill::kConservative)

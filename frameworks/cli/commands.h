@@ -16,6 +16,20 @@ int key_main(int argc, char** argv);
 int status_main(int argc, char** argv);
 int agents_main(int argc, char** argv);
 int frameworks_main(int argc, char** argv);
+int roles_main(int argc, char** argv);
+int offers_main(int argc, char** argv);
+int slices_main(int argc, char** argv);
+int events_main(int argc, char** argv);
+
+// What operators do: operate.cc.
+int cordon_main(int argc, char** argv);
+int uncordon_main(int argc, char** argv);
+int drain_main(int argc, char** argv);
+int undrain_main(int argc, char** argv);
+int label_main(int argc, char** argv);
+int remove_main(int argc, char** argv);
+int role_main(int argc, char** argv);
+int limit_main(int argc, char** argv);
 
 // The batch framework's.
 int submit_main(int argc, char** argv);  // also a program of its own

@@ -140,10 +140,9 @@ Result<std::unique_ptr<MasterClient>> MasterClient::open(Duration timeout) {
   return client;
 }
 
-Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& what, Duration timeout) {
+Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& what, std::string after, Duration timeout) {
   Impl& im = *impl_;
   std::vector<StatusReply::Row> rows;
-  std::string after;
   for (bool more = true; more;) {
     im.reply.reset();
     im.refused.reset();
@@ -159,11 +158,12 @@ Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& wh
   return rows;
 }
 
-Result<> MasterClient::act(const std::string& action, const std::string& target, const std::string& reason, Duration timeout) {
+Result<> MasterClient::act(const std::string& action, const std::string& target, const std::string& reason,
+                           std::vector<std::pair<std::string, std::string>> parameters, Duration timeout) {
   Impl& im = *impl_;
   im.operator_reply.reset();
   im.refused.reset();
-  im.say(OperatorAction{++im.tag, action, target, reason});
+  im.say(OperatorAction{++im.tag, action, target, reason, std::move(parameters)});
   if (!im.wait(timeout, [&im] { return im.operator_reply || im.refused; }))
     return Error(Code::kTimeout, "the master at " + im.where() + " did not answer; it may or may not have done it");
   if (im.refused) return Error(im.refused->code, "the master refuses us: " + im.refused->reason);

@@ -19,9 +19,11 @@ class MasterClient {
   MasterClient(const MasterClient&) = delete;
   MasterClient& operator=(const MasterClient&) = delete;
 
-  // All pages of "cluster", "agents", "frameworks", "offers" or "slices".
-  Result<std::vector<StatusReply::Row>> status(const std::string& what, Duration timeout = seconds(10));
-  Result<> act(const std::string& action, const std::string& target, const std::string& reason, Duration timeout = seconds(10));
+  // All pages of "cluster", "agents", "frameworks", "offers", "slices", "roles" or "events", after the row of that name.
+  Result<std::vector<StatusReply::Row>> status(const std::string& what, std::string after = "", Duration timeout = seconds(10));
+  // See master/operators.h for what can be done.
+  Result<> act(const std::string& action, const std::string& target, const std::string& reason,
+               std::vector<std::pair<std::string, std::string>> parameters, Duration timeout = seconds(10));
   [[nodiscard]] Epoch epoch() const;
   [[nodiscard]] const std::string& cluster() const;
   [[nodiscard]] const std::vector<std::string>& endpoints() const;

@@ -1,0 +1,173 @@
+// bourse cordon, uncordon, drain, undrain, label, remove, role, limit: what operators do to a live cluster.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/hostlist.h"
+#include "common/world/command_line.h"
+#include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
+#include "frameworks/cli/master_client.h"
+
+namespace bourse::cli {
+namespace {
+
+using Parameters = std::vector<std::pair<std::string, std::string>>;
+
+struct Order {
+  std::string action, reason;
+  Parameters parameters;
+  std::string done;  // "h1 is cordoned": what is said of each target; {} is its name
+};
+
+int failed(const std::string& program, const Error& error) {
+  const bool unreachable = error.code() == Code::kTimeout || error.code() == Code::kIo;
+  return complain(program, error, unreachable ? 3 : 1);
+}
+
+// One action for each target; one that is refused does not keep the others from being done.
+int act(const std::string& program, const std::vector<std::string>& targets, const Order& order) {
+  auto client = MasterClient::open();
+  if (!client) return complain(program, client.error(), client.error().code() == Code::kDenied ? 1 : 3);
+  int status = 0;
+  for (const std::string& target : targets) {
+    if (auto done = (*client)->act(order.action, target, order.reason, order.parameters); !done) {
+      status = std::max(status, failed(program, done.error()));
+    } else {
+      fmt::print("{}\n", fmt::format(fmt::runtime(order.done), target));
+    }
+  }
+  return status;
+}
+
+// "NAME=VALUE" or "NAME-".
+Result<std::pair<std::string, std::string>> setting(const std::string& word, bool may_take_away) {
+  const auto equals = word.find('=');
+  if (equals != std::string::npos && equals > 0) return std::pair(word.substr(0, equals), word.substr(equals + 1));
+  if (may_take_away && word.size() > 1 && word.back() == '-') return std::pair(word, std::string());
+  return Error(Code::kInvalid, "'" + word + "' is not NAME=VALUE" + (may_take_away ? " or NAME-" : ""));
+}
+
+struct OnHosts {
+  std::vector<std::string> lists;
+  std::string reason;
+
+  void add(CommandLine& app, bool with_reason = true) {
+    app.option("HOSTS", lists, "Agents: h1 h[2-4,7]").required();
+    if (with_reason) app.option("--reason", reason, "Why, for whoever looks next");
+    app.directory();
+  }
+  [[nodiscard]] Result<std::vector<std::string>> hosts() const {
+    std::vector<std::string> all;
+    for (const std::string& list : lists)
+      for (std::string& host : BOURSE_TRY(expand_hosts(list))) all.push_back(std::move(host));
+    return all;
+  }
+};
+
+int on_hosts(const std::string& action, const std::string& about, const std::string& done, int argc, char** argv) {
+  const std::string program = "bourse " + action;
+  OnHosts which;
+  CommandLine app(about, program);
+  which.add(app);
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  const auto hosts = which.hosts();
+  if (!hosts) return complain(program, hosts.error(), 2);
+  return act(program, *hosts, {action, which.reason, {}, done});
+}
+
+}  // namespace
+
+int cordon_main(int argc, char** argv) {
+  return on_hosts("cordon", "Keeps new work from agents; what runs there goes on.", "{} is cordoned", argc, argv);
+}
+int uncordon_main(int argc, char** argv) {
+  return on_hosts("uncordon", "Lets new work come to cordoned agents.", "{} is open", argc, argv);
+}
+int undrain_main(int argc, char** argv) {
+  return on_hosts("undrain", "Ends the draining of agents: new work may come.", "{} is no longer drained", argc, argv);
+}
+
+int drain_main(int argc, char** argv) {
+  const std::string program = "bourse drain";
+  OnHosts which;
+  std::string deadline;
+  CommandLine app("Empties agents: no new work comes, and at the deadline what is left is taken back.", program);
+  which.add(app);
+  app.option("--deadline", deadline, "How long what runs there may stay: 30m, 2h, 1-12; without it, until it ends by itself");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  const auto hosts = which.hosts();
+  if (!hosts) return complain(program, hosts.error(), 2);
+  Order order{"drain", which.reason, {}, "{} is draining"};
+  if (!deadline.empty()) order.parameters.emplace_back("deadline", deadline);
+  return act(program, *hosts, order);
+}
+
+int label_main(int argc, char** argv) {
+  const std::string program = "bourse label";
+  std::string list;
+  std::vector<std::string> words;
+  CommandLine app("Sets labels on agents, over those that they give themselves.", program);
+  app.option("HOSTS", list, "Agents: h[1-4,7]").required();
+  app.option("LABELS", words, "NAME=VALUE sets a label, NAME- takes it away again").required();
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  Order order{"label", "", {}, "{} is labelled"};
+  for (const std::string& word : words) {
+    auto label = setting(word, true);
+    if (!label) return complain(program, label.error(), 2);
+    order.parameters.push_back(*std::move(label));
+  }
+  const auto hosts = expand_hosts(list);
+  if (!hosts) return complain(program, hosts.error(), 2);
+  return act(program, *hosts, order);
+}
+
+int remove_main(int argc, char** argv) {
+  const std::string program = "bourse remove";
+  std::string kind, name, reason;
+  CommandLine app("Forgets an agent (its tasks are lost), a framework (its slices are released), or a role's settings.", program);
+  app.option("KIND", kind, "agent, framework or role").required().one_of({"agent", "framework", "role"});
+  app.option("NAME", name, "Which").required();
+  app.option("--reason", reason, "Why, for whoever looks next");
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  return act(program, {name},
+             {"remove-" + kind, reason, {}, kind == "role" ? "role {} has no settings of its own" : "{} is removed"});
+}
+
+int role_main(int argc, char** argv) {
+  const std::string program = "bourse role";
+  std::string role, weight, reason;
+  CommandLine app("Gives a role its weight: how much of the cluster it is due against its neighbours.", program);
+  app.option("ROLE", role, "Account: physics, or physics/lattice in a tree").required();
+  app.option("--weight", weight, "A whole number from 1").required();
+  app.option("--reason", reason, "Why, for the log");
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  return act(program, {role}, {"set-role", reason, {{"weight", weight}}, "role {} has weight " + weight});
+}
+
+int limit_main(int argc, char** argv) {
+  const std::string program = "bourse limit";
+  std::string role, reason;
+  std::vector<std::string> words;
+  CommandLine app("Sets hard limits of a role: what its frameworks, and those of roles below it, have together at most.", program);
+  app.option("ROLE", role, "Account: physics, or physics/lattice in a tree").required();
+  app.option("LIMITS", words, "KIND=AMOUNT: cpus=64, mem=1TiB, gpu=8, or KIND=none").required();
+  app.option("--reason", reason, "Why, for the log");
+  app.directory();
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  Order order{"set-role", reason, {}, "role {} has its limits"};
+  for (const std::string& word : words) {
+    auto limit = setting(word, false);
+    if (!limit) return complain(program, limit.error(), 2);
+    order.parameters.emplace_back("limit." + limit->first, limit->second);
+  }
+  return act(program, {role}, order);
+}
+
+}  // namespace bourse::cli

@@ -1,0 +1,90 @@
+// Roles: the accounts that frameworks spend from. An operator gives them weights and hard limits, live.
+//
+// Names form a tree ("physics/lattice"): what a role's frameworks are offered, hold and lease counts against its own limit and
+// against that of every role above it. A limit names kinds: "cpus" (milli-cores), "mem" (bytes), or a kind of device (permille
+// of devices; "gpu" stands for every "gpu/..."). It is hard: nothing that would pass it is offered, however idle the cluster.
+// Lowering it below what is in use takes nothing back; it only stops the growth.
+//
+// Use is counted only while some role has a limit; with none, this table costs nothing. After a start, roles with a limit wait until
+// every agent that the registry names has shown its slices or has been silent for the timeout. See "Ledger".
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/result.h"
+#include "master/deadlines.h"
+#include "master/ledger.h"
+#include "master/registry.h"
+#include "plugins/policy/usage.h"
+
+namespace bourse::house {
+
+struct House;
+struct FrameworkRow;
+struct LineRow;
+
+class RoleTable {
+ public:
+  static constexpr std::size_t kRolesMax = 10'000;   // with settings of an operator
+  static constexpr std::size_t kNameMax = 128;       // bytes
+  static constexpr std::size_t kDepthMax = 8;        // parts
+  static constexpr std::size_t kLimitKindsMax = 64;  // of one role
+  static constexpr std::int64_t kWeightMax = 1'000'000;
+
+  [[nodiscard]] static std::int64_t weight(const House& house, const RoleName& role);
+  void settings_changed(House& house);  // in the registry: weights and limits of every framework are taken anew
+  // The framework's use or role has changed: the accounts above it follow, and who waited for room is looked at again.
+  void charge(House& house, FrameworkIx framework);
+  void discharge(House& house, FrameworkIx framework);  // it is gone
+
+  [[nodiscard]] bool limited() const { return !limits_.empty(); }
+  // How many more units of the line the limits allow, at most its unmet ones; by the shape, so that a pass need not carve first.
+  // 0: none; the framework is remembered and looked at again when there is room.
+  std::uint32_t room(House& house, FrameworkIx framework, const LineRow& line);
+  // Would this much more keep every limit? Exact.
+  [[nodiscard]] bool allows(const RoleName& role, const Usage& more) const;
+  // What a wildcard offer may contain at most: nothing where a kind has no room.
+  [[nodiscard]] Resources trimmed(const RoleName& role, const Resources& amount, const Resources& total,
+                                  const Labels& labels) const;
+  [[nodiscard]] bool waits(FrameworkIx framework) const { return waiting_.contains(framework); }
+  // The limit that is in the way, in words: "role physics has 8 of 8 cpus". Empty where none is.
+  [[nodiscard]] std::string obstacle(const House& house, const FrameworkRow& framework, const LineRow& line) const;
+
+  void agents_settled(House& house);  // every known agent has said hello, or its time is over
+  Deadlines<int> grace;               // until then at most, after a start
+
+ private:
+  struct Limit {
+    Counters most;
+    Usage used;
+  };
+  struct Charge {
+    RoleName role;
+    Usage used;
+  };
+  void book(const Charge& charge, bool add);
+  void wake(House& house);
+  [[nodiscard]] bool settled(const House& house) const;
+
+  std::map<RoleName, Limit> limits_;  // of roles that have one
+  std::map<FrameworkIx, Charge> charged_;
+  std::set<FrameworkIx> waiting_;
+  bool grace_over_ = false;
+};
+
+// "a/b/c": itself and every role above it, itself first.
+std::vector<RoleName> role_line(const RoleName& role);
+Result<> check_role_name(std::string_view name);
+// "cpus=8", "mem=1TiB", "gpu=4", "gpu/nvidia=0.5" or KIND=none, into the units of RoleSettings.limit; 0 stands for none.
+Result<std::pair<std::string, std::int64_t>> parse_limit(std::string_view kind, std::string_view amount);
+std::string limit_text(const Counters& limit);  // "cpus=8,mem=1TiB,gpu=4"; "" where there is none
+std::string use_text(const Usage& used);        // the same of what is used
+
+}  // namespace bourse::house
