@@ -110,6 +110,9 @@ void TaskChecker::started(const TaskKey& task, const Execution& execution) {
 }
 
 void TaskChecker::session(Node& framework, const SessionEvent& event) {
+  // Nobody removes agents or frameworks here.
+  if (const auto* lost = std::get_if<SliceLost>(&event); lost != nullptr && lost->end == SliceEnd::kAgentLost)
+    world_.violation("slice " + to_text(lost->slice) + " is given up: an unreachable agent may come back");
   const auto* update = std::get_if<TaskUpdate>(&event);
   if (update == nullptr) return;
   const FrameworkId id(framework.name());
@@ -135,14 +138,17 @@ void TaskChecker::end(const TaskKey& key, const TaskUpdate& update, Incarnation 
   const std::string name = "task " + to_text(key) + " on " + update.agent.value;
   const auto truth = world_.executions().find(key);
   const bool ran = truth != world_.executions().end();
-  const auto [at, first] = ends_.try_emplace(key, End{status, life});
+  const auto [at, first] = ends_.try_emplace(key, End{status, life, update.stream});
   if (!first) {
     const bool before_in_this_life = at->second.life == life;
+    const StreamId before_stream = at->second.stream;
     at->second.life = life;
-    if (ran && truth->second.vanished) return;
-    // It never ran; the record of its end went with the host's power, so the next boot cannot know better.
-    if (!ran && status.state == TaskState::kLost && status.message == "host rebooted") return;
     if (before_in_this_life) world_.violation(name + " ends twice in one life of its framework");
+    if (ran && truth->second.vanished) return;
+    // It never ran; the record of its end went with the host's power, so the next boot, in its own stream, cannot know better.
+    const bool cannot_know =
+        status.state == TaskState::kNeverStarted || (status.state == TaskState::kLost && status.message == "host rebooted");
+    if (!ran && cannot_know && before_stream != update.stream) return;
     const TaskStatus& before = at->second.status;
     if (before.state != status.state || before.exit_code != status.exit_code || before.signal != status.signal) {
       const auto told = [](const TaskStatus& t) {
@@ -153,6 +159,9 @@ void TaskChecker::end(const TaskKey& key, const TaskUpdate& update, Incarnation 
     }
     return;
   }
+  if (status.message == "its framework has been removed") world_.violation(name + " is ended for a framework that only was away");
+  if (ran && truth->second.vanished && truth->second.ended < Duration(0) && status.state == TaskState::kUnknownExit)
+    world_.violation(name + " went with its host's power, but is said to have ended unseen");
   if (ran && truth->second.vanished) return;  // its host lost power: nobody is left who knows
   const bool says_it_ran = status.state != TaskState::kNeverStarted && status.state != TaskState::kFailedStart;
   if (ran && !says_it_ran) world_.violation(name + " did run, but is said to be " + std::string(task_state_text(status.state)));

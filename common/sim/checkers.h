@@ -56,6 +56,7 @@ class TaskChecker final : public Observer {
   struct End {
     TaskStatus status;
     Incarnation life;
+    StreamId stream;
   };
   std::map<TaskKey, End> ends_;
   std::set<std::tuple<Incarnation, FrameworkId, AgentId, StreamId, Sequence>> seen_;

@@ -57,6 +57,8 @@ Result<> Client::Impl::launch(const AgentId& agent, const SliceId& slice, const 
     return {};
   }
   const TaskTable::Entry* known = tasks.find(task);
+  // Asked about while its launch waited for a record: the agent has said that it will never start, and keeps its word.
+  if (known == nullptr && tasks.was_told(task)) return {};
   if (known && (known->waiting || known->agent != agent)) return {};  // launched before
   const bool wait = launch_must_wait(slice);
   if (wait && tasks.waiting() >= TaskTable::kWaitingMax)

@@ -5,6 +5,7 @@
 // launched: the answer to the second one comes, in order, after everything that the first question brought up.
 #include <algorithm>
 
+#include "common/core/hooks.h"
 #include "common/world/log.h"
 #include "frameworks/batch/batch.h"
 
@@ -13,8 +14,10 @@ namespace {
 
 constexpr std::uint32_t kRounds = 2;
 
-TaskId sentinel(Incarnation incarnation, std::uint32_t round) {
-  return TaskId("recover." + std::to_string(incarnation.value) + "." + std::to_string(round));
+// Another one for each agent: a task is on one agent only, and the client asks no second one about it.
+TaskId sentinel(Incarnation incarnation, std::uint32_t round, Planner::Node node) {
+  if (hooks::mutant("batch.one_sentinel_for_all")) node = 0;
+  return TaskId("recover." + std::to_string(incarnation.value) + "." + std::to_string(round) + "." + std::to_string(node));
 }
 
 }  // namespace
@@ -23,7 +26,7 @@ void Batch::ask_agent(const AgentId& agent) {
   if (!asked_.try_emplace(agent, 0).second) return;
   std::vector<TaskId> tasks;
   if (auto it = recovered_on_.find(agent); it != recovered_on_.end()) tasks = it->second;
-  tasks.push_back(sentinel(incarnation_, 1));
+  tasks.push_back(sentinel(incarnation_, 1, alloc_.node(agent)));
   out_->session.push_back(ReconcileTasks{agent, std::move(tasks)});
 }
 
@@ -32,7 +35,7 @@ void Batch::agent_answered(const AgentId& agent, std::uint32_t round) {
   if (it == asked_.end() || it->second >= round) return;
   it->second = round;
   if (round < kRounds)
-    out_->session.push_back(ReconcileTasks{agent, {sentinel(incarnation_, round + 1)}});
+    out_->session.push_back(ReconcileTasks{agent, {sentinel(incarnation_, round + 1, alloc_.node(agent))}});
   else
     check_recovery(false);
 }

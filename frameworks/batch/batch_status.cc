@@ -52,7 +52,10 @@ void Batch::update(const TaskUpdate& e) {
     std::uint64_t round = 0;
     const std::string prefix = "recover." + std::to_string(incarnation_.value) + ".";
     if (status.task.str().starts_with(prefix)) {
-      for (char c : status.task.str().substr(prefix.size())) round = round * 10 + static_cast<std::uint64_t>(c - '0');
+      for (char c : status.task.str().substr(prefix.size())) {
+        if (c < '0' || c > '9') break;  // the agent's number follows
+        round = round * 10 + static_cast<std::uint64_t>(c - '0');
+      }
       agent_answered(e.agent, static_cast<std::uint32_t>(std::min<std::uint64_t>(round, 9)));
     }
     return;

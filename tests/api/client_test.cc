@@ -764,6 +764,18 @@ TEST(ClientTasks, WhatAnAgentMissedWhileItWasAwayIsSaidAgainOnceWhenItIsBack) {
   EXPECT_EQ(r.messages<Reconcile>()[0].tasks, (std::vector<TaskId>{TaskId("killed"), TaskId("launched"), TaskId("lost")}));
 }
 
+TEST(ClientTasks, ALaunchBehindTheNewsThatItNeverStartedIsDropped) {
+  Rig r;
+  r.connect();
+  r.from_master(slice_up(1));
+  r.say(ReconcileTasks{AgentId("h1"), {TaskId("t")}});
+  r.from_master(status(1, "t", TaskState::kNeverStarted));
+  r.clear();
+  r.say(launch("t"));
+  EXPECT_TRUE(r.messages<Launch>().empty());
+  EXPECT_TRUE(r.up.empty());
+}
+
 TEST(ClientTasks, OurOwnReconnectRepeatsNothingTwice) {
   Rig r;
   r.connect();

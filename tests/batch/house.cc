@@ -263,6 +263,11 @@ void House::command(const SessionCommand& c) {
       status.task = id, status.state = TaskState::kRunning, status.started = now.wall;
       update(task.agent, task.slice, status);
     };
+    // The client knows a task by its id, on one agent: of a second one it would not ask.
+    for (const TaskId& id : reconcile->tasks) {
+      const AgentId& first = asked_at_.try_emplace({incarnation_, id}, reconcile->agent).first->second;
+      EXPECT_EQ(first, reconcile->agent) << id.str();
+    }
     // The worst order: the answer to the sentinel before those that the list lacks.
     for (const TaskId& id : reconcile->tasks) {
       auto it = tasks.find(id);

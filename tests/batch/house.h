@@ -115,6 +115,7 @@ class House {
   std::map<OfferId, Offer> offers_;
   std::map<std::pair<AgentId, std::uint64_t>, Duration> hold_off_;
   std::map<AgentId, std::map<std::uint64_t, TaskUpdate>> unacked_;
+  std::map<std::pair<Incarnation, TaskId>, AgentId> asked_at_;
   std::set<TaskId> refused_;  // tombstones of NeverStarted
   std::set<TaskId> ended_;
   std::uint64_t next_offer_ = 1, next_tag_ = 1;
