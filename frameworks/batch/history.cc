@@ -200,7 +200,7 @@ JobReply History::answer(const JobRequest& request) {
   while (reply.rows.size() < kPageMax && select.step()) {
     auto info = decode_info(select.bytes(1));
     const auto job = static_cast<std::uint64_t>(select.integer(0));
-    if (!info) break;
+    if (!info) return fail(info.error()), reply;
     if (info->id != request.job.job && job != request.job.job.value) break;
     if (!request.job.indexes.empty() && asked) {
       const auto own = IndexSet::parse(info->indexes);
@@ -209,6 +209,7 @@ JobReply History::answer(const JobRequest& request) {
     reply.rows.push_back(*std::move(info));
     if (reply.rows.back().id == request.job.job) break;
   }
+  if (select.failed()) return fail(impl_->db.error("read the history")), reply;
   select.reset();
   if (reply.rows.empty()) {
     reply.code = Code::kNotFound, reply.reason = "there is no job " + to_text(request.job);

@@ -12,6 +12,7 @@
 
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/records.h"
+#include "frameworks/batch/sql.h"
 #include "frameworks/batch/store.h"
 
 namespace bourse::batch {
@@ -214,6 +215,29 @@ TEST_F(StoreTest, ReadsTheHistoryInPagesNewestFirstAndByFilter) {
   EXPECT_TRUE((*history)->answer(q).rows.empty());
   EXPECT_EQ((*history)->answer(JobRequest{{JobId(7), {}}, false}).rows.at(0).user, "bob");
   EXPECT_EQ((*history)->answer(JobRequest{{JobId(99), {}}, false}).code, Code::kNotFound);
+}
+
+TEST_F(StoreTest, SaysThatTheHistoryCannotBeReadAndNotThatThereIsNoSuchJob) {
+  std::vector<std::string> none;
+  {
+    auto store = Store::open(path, none);
+    ASSERT_TRUE(store) << store.error().text();
+    ASSERT_TRUE((*store)->append_now(
+        {encode(Record(BlobRecord{"sha256:s", "#!/bin/sh\n"})), encode(Record(BlobRecord{"sha256:e", "A=1"})), submit(1), end(1)}));
+  }
+  Reactor reactor;
+  auto history = History::open(path, reactor);
+  ASSERT_TRUE(history) << history.error().text();
+  ASSERT_EQ((*history)->answer(JobRequest{{JobId(1), ""}, false}).rows.size(), 1U);
+  EXPECT_EQ((*history)->answer(JobRequest{{JobId(2), ""}, false}).code, Code::kNotFound);
+  {
+    Database db;
+    ASSERT_TRUE(db.open(path, SQLITE_OPEN_READWRITE));
+    ASSERT_TRUE(db.run("UPDATE history SET info = x'ff' WHERE id = 1"));
+  }
+  const JobReply broken = (*history)->answer(JobRequest{{JobId(1), ""}, false});
+  EXPECT_TRUE(broken.code != Code::kOk && broken.code != Code::kNotFound) << static_cast<int>(broken.code);
+  EXPECT_NE(broken.reason, "");
 }
 
 TEST_F(StoreTest, PagesAHistoryDuringWhichTheClockWasSetBackWithoutLossOrRepeat) {
