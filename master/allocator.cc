@@ -224,7 +224,7 @@ std::uint32_t gang_need(const LineRow& line) {  // units still missing until the
 // A gang is slices on several agents: of each gang that the line still wants, at most one slice on one agent. Where the whole
 // cluster has fewer agents than a gang has slices, some must share.
 std::uint32_t gang_room(House& h, AgentIx agent, const FrameworkRow& row, const LineRow& line) {
-  if (line.want.gang_min <= 1 || h.agents.size() < line.want.gang_min) return UINT32_MAX;
+  if (line.want.gang_min <= 1 || h.agents.size() < line.want.gang_min || hooks::mutant("master.gang_room")) return UINT32_MAX;
   const std::uint64_t left = line.want.count > line.accepted ? line.want.count - line.accepted : 0;
   std::uint64_t room = (left + line.want.gang_min - 1) / line.want.gang_min;
   for (const std::uint64_t id : row.offers) {

@@ -66,12 +66,22 @@ TEST(Sessions, AKeyDecidesWhoOneMayBe) {
 
 TEST(Sessions, AnotherProtocolVersionIsRefusedByName) {
   Rig rig;
-  AgentHello hello = Rig::agent_hello("h1", amount(2, 4));
-  hello.version = 99;
-  rig.say(kA1, hello);
-  const auto refused = rig.take<Refused>(kA1).at(0);
-  EXPECT_EQ(refused.code, Code::kVersion);
-  EXPECT_NE(refused.reason.find("99"), std::string::npos);
+  AgentHello agent = Rig::agent_hello("h1", amount(2, 4));
+  FrameworkHello framework;
+  framework.framework = FrameworkId("f"), framework.role = RoleName("r"), framework.incarnation = Incarnation(1);
+  ReaderHello reader{kProtocolVersion, "r"};
+  agent.version = framework.version = reader.version = 99;
+  rig.say(kA1, agent);
+  rig.say(kF1, framework);
+  rig.say(kR, reader);
+  for (const std::uint64_t peer : {kA1, kF1, kR}) {
+    const auto refused = rig.take<Refused>(peer);
+    ASSERT_EQ(refused.size(), 1U);
+    EXPECT_EQ(refused[0].code, Code::kVersion);
+    for (const std::string version : {"99", std::to_string(kProtocolVersion)})
+      EXPECT_NE(refused[0].reason.find(version), std::string::npos) << refused[0].reason;
+    EXPECT_TRUE(rig.take<Welcome>(peer).empty());
+  }
 }
 
 TEST(Sessions, APeerIsSentSomethingAtLeastEveryHeartbeatWhileItSendsAsOften) {

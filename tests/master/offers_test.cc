@@ -8,12 +8,19 @@ namespace {
 
 constexpr std::uint64_t kA1 = 11, kA2 = 12, kA3 = 13, kF1 = 21, kF2 = 22;
 
+// One agent, one framework, and where a demand is given the pass that follows it.
+struct OneHost : Rig {
+  OneHost(std::int64_t cpus, std::int64_t gib, std::vector<DemandLine> wanted = {}) {
+    agent(kA1, "h1", amount(cpus, gib));
+    framework(kF1, "one");
+    if (wanted.empty()) return;
+    demand(kF1, std::move(wanted));
+    pass();
+  }
+};
+
 TEST(Offers, ADemandIsOfferedShapedToItAndTheRestStaysFree) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(8, 16));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 3)});
-  rig.pass();
+  OneHost rig(8, 16, {line(1, shape(2, 4), 3)});
   const auto offers = rig.offers(kF1);
   ASSERT_EQ(offers.size(), 1U);
   EXPECT_EQ(offers[0].resources.cpus.value, 6000);
@@ -37,11 +44,7 @@ TEST(Offers, OneEventCarriesOffersOfSeveralAgents) {
 }
 
 TEST(Offers, AnAcceptBecomesASliceAndWhatIsNotTakenGoesBack) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(8, 16));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 3)});
-  rig.pass();
+  OneHost rig(8, 16, {line(1, shape(2, 4), 3)});
   const Offer offer = rig.offers(kF1).at(0);
   rig.say(kF1, Rig::accept(1, offer, 100, shape(2, 4), 1));
   const auto reply = rig.take<AcceptReply>(kF1).at(0);
@@ -59,11 +62,7 @@ TEST(Offers, AnAcceptBecomesASliceAndWhatIsNotTakenGoesBack) {
 }
 
 TEST(Offers, KeepRestLeavesWhatIsNotTakenOnOfferUntilItsTimeToLive) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(8, 16));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 4)});
-  rig.pass();
+  OneHost rig(8, 16, {line(1, shape(2, 4), 4)});
   const Offer offer = rig.offers(kF1).at(0);
   Accept accept = Rig::accept(1, offer, 100, shape(2, 4));
   accept.items[0].keep_rest = true;
@@ -75,11 +74,7 @@ TEST(Offers, KeepRestLeavesWhatIsNotTakenOnOfferUntilItsTimeToLive) {
 }
 
 TEST(Offers, AnOfferEndsOnceAndALateAnswerIsToldThatItIsGone) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(4, 8), 1)});
-  rig.pass();
+  OneHost rig(4, 8, {line(1, shape(4, 8), 1)});
   const Offer offer = rig.offers(kF1).at(0);
   rig.run(rig.options.offer_ttl + milliseconds(1));
   const auto ended = rig.ended(kF1);
@@ -93,11 +88,7 @@ TEST(Offers, AnOfferEndsOnceAndALateAnswerIsToldThatItIsGone) {
 }
 
 TEST(Offers, AnAnsweredOfferDoesNotExpireAfterwards) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(4, 8), 1)});
-  rig.pass();
+  OneHost rig(4, 8, {line(1, shape(4, 8), 1)});
   rig.say(kF1, Rig::accept(1, rig.offers(kF1).at(0), 100, shape(4, 8)));
   rig.say(kA1, Heartbeat{});
   rig.run(rig.options.offer_ttl * 2);
@@ -147,11 +138,7 @@ TEST(Offers, AllOrNothingIsNothingWhenOnePartFails) {
 }
 
 TEST(Offers, TheSameOfferTwiceInOneAcceptIsTakenOnce) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 1)});
-  rig.pass();
+  OneHost rig(4, 8, {line(1, shape(2, 4), 1)});
   const auto offer = rig.offers(kF1).at(0);
   Accept accept = Rig::accept(1, offer, 100, shape(2, 4));
   Rig::add_item(accept, offer, 101, shape(2, 4));
@@ -163,11 +150,7 @@ TEST(Offers, TheSameOfferTwiceInOneAcceptIsTakenOnce) {
 }
 
 TEST(Offers, ARepeatedAcceptIsAnsweredAgainAndCarriedOutOnce) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 1)});
-  rig.pass();
+  OneHost rig(4, 8, {line(1, shape(2, 4), 1)});
   const Accept accept = Rig::accept(1, rig.offers(kF1).at(0), 100, shape(2, 4));
   rig.say(kF1, accept);
   rig.say(kF1, accept);
@@ -179,11 +162,7 @@ TEST(Offers, ARepeatedAcceptIsAnsweredAgainAndCarriedOutOnce) {
 }
 
 TEST(Offers, ARepeatedAcceptIsToldWhatHasBecomeOfItsSlices) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 1)});
-  rig.pass();
+  OneHost rig(4, 8, {line(1, shape(2, 4), 1)});
   const Accept accept = Rig::accept(1, rig.offers(kF1).at(0), 100, shape(2, 4));
   rig.say(kF1, accept);
   SliceUp up;
@@ -204,9 +183,7 @@ TEST(Offers, ARepeatedAcceptIsToldWhatHasBecomeOfItsSlices) {
 }
 
 TEST(Offers, AnOfferOfAnotherFrameworkCannotBeAccepted) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
+  OneHost rig(4, 8);
   rig.framework(kF2, "two");
   rig.demand(kF1, {line(1, shape(4, 8), 1)});
   rig.pass();
@@ -217,9 +194,7 @@ TEST(Offers, AnOfferOfAnotherFrameworkCannotBeAccepted) {
 }
 
 TEST(Demand, ResendingIsHarmlessAndNothingIsOfferedTwice) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
+  OneHost rig(16, 32);
   for (int i = 0; i < 3; ++i) {
     rig.demand(kF1, {line(1, shape(2, 4), 3)});
     rig.pass();
@@ -229,11 +204,7 @@ TEST(Demand, ResendingIsHarmlessAndNothingIsOfferedTwice) {
 }
 
 TEST(Demand, AcceptsThatItDoesNotAccountForYetAreDeducted) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 2)});
-  rig.pass();
+  OneHost rig(16, 32, {line(1, shape(2, 4), 2)});
   rig.say(kF1, Rig::accept(1, rig.offers(kF1).at(0), 100, shape(2, 4), 2));
   rig.demand(kF1, {line(1, shape(2, 4), 2)}, /*last_accept=*/0);  // sent before the accept was answered
   rig.pass();
@@ -244,11 +215,7 @@ TEST(Demand, AcceptsThatItDoesNotAccountForYetAreDeducted) {
 }
 
 TEST(Demand, ZeroDemandHoldsZeroOffers) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 2), line(2, shape(1, 1), 1)});
-  rig.pass();
+  OneHost rig(16, 32, {line(1, shape(2, 4), 2), line(2, shape(1, 1), 1)});
   EXPECT_EQ(rig.offers(kF1).size(), 2U);
   rig.demand(kF1, {});
   EXPECT_EQ(rig.master->open_offers(), 0U);
@@ -259,11 +226,7 @@ TEST(Demand, ZeroDemandHoldsZeroOffers) {
 }
 
 TEST(Demand, AChangedShapeTakesItsOldOffersBack) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 2)});
-  rig.pass();
+  OneHost rig(16, 32, {line(1, shape(2, 4), 2)});
   rig.offers(kF1);
   rig.demand(kF1, {line(1, shape(8, 4), 1)});
   rig.pass();
@@ -272,11 +235,7 @@ TEST(Demand, AChangedShapeTakesItsOldOffersBack) {
 }
 
 TEST(Demand, TooManyLinesOrALineTwiceIsRefusedAndTheFormerDemandStays) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(2, 4), 1)});
-  rig.pass();
+  OneHost rig(16, 32, {line(1, shape(2, 4), 1)});
   rig.demand(kF1, {line(1, shape(1, 1), 1), line(1, shape(2, 2), 1)});
   EXPECT_EQ(rig.take<Refused>(kF1).at(0).code, Code::kInvalid);
   std::vector<DemandLine> many;
@@ -287,9 +246,7 @@ TEST(Demand, TooManyLinesOrALineTwiceIsRefusedAndTheFormerDemandStays) {
 }
 
 TEST(Demand, AWildcardIsShownEverything) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(16, 32));
-  rig.framework(kF1, "one");
+  OneHost rig(16, 32);
   rig.demand(kF1, {}, 0, /*wildcard=*/true);
   rig.pass();
   const auto offer = rig.offers(kF1).at(0);
@@ -317,14 +274,8 @@ TEST(Demand, AWholeHostIsOnlyAnEntirelyFreeOne) {
 }
 
 TEST(Decline, TheAgentStaysAwayUntilTheHoldOffEndsAndNoLonger) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(4, 8), 1)});
-  rig.pass();
-  Decline decline;
-  decline.items.push_back({rig.offers(kF1).at(0).id, DeclineReason::kLocality, "", seconds(5)});
-  rig.say(kF1, decline);
+  OneHost rig(4, 8, {line(1, shape(4, 8), 1)});
+  rig.say(kF1, Decline{{{rig.offers(kF1).at(0).id, DeclineReason::kLocality, "", seconds(5)}}});
   rig.run(seconds(4));
   EXPECT_TRUE(rig.offers(kF1).empty());
   rig.run(seconds(2));
@@ -332,30 +283,20 @@ TEST(Decline, TheAgentStaysAwayUntilTheHoldOffEndsAndNoLonger) {
 }
 
 TEST(Decline, TheHoldOffEndsWhenTheShapeChanges) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
-  rig.demand(kF1, {line(1, shape(4, 8), 1)});
-  rig.pass();
-  Decline decline;
-  decline.items.push_back({rig.offers(kF1).at(0).id, DeclineReason::kTooSmall, "", seconds(500)});
-  rig.say(kF1, decline);
+  OneHost rig(4, 8, {line(1, shape(4, 8), 1)});
+  rig.say(kF1, Decline{{{rig.offers(kF1).at(0).id, DeclineReason::kTooSmall, "", seconds(500)}}});
   rig.demand(kF1, {line(1, shape(2, 4), 1)});
   rig.pass();
   EXPECT_EQ(rig.offers(kF1).size(), 1U);
 }
 
 TEST(Decline, OneFrameworkThatDeclinesDoesNotKeepTheOfferFromTheNext) {
-  Rig rig;
-  rig.agent(kA1, "h1", amount(4, 8));
-  rig.framework(kF1, "one");
+  OneHost rig(4, 8);
   rig.framework(kF2, "two");
   rig.demand(kF1, {line(1, shape(4, 8), 1)});
   rig.demand(kF2, {line(1, shape(4, 8), 1)});
   rig.pass();
-  Decline decline;
-  decline.items.push_back({rig.offers(kF1).at(0).id, DeclineReason::kNoWork, "", Duration{0}});
-  rig.say(kF1, decline);
+  rig.say(kF1, Decline{{{rig.offers(kF1).at(0).id, DeclineReason::kNoWork, "", Duration{0}}}});
   rig.pass();
   EXPECT_EQ(rig.offers(kF2).size(), 1U);
 }
