@@ -80,7 +80,8 @@ Result<Session> prepare(const bourse_client_options& in) {
   else if (in.state_dir && *in.state_dir)
     out.incarnation = BOURSE_TRY(next_incarnation(in.state_dir));
   else
-    out.incarnation = Incarnation(static_cast<std::uint64_t>(real_time().wall.count() / 1'000'000));
+    // In hundredths of a second: a program that a shell starts again at once must not pass for the life before it.
+    out.incarnation = Incarnation(static_cast<std::uint64_t>(real_time().wall / milliseconds(10)));
   if (out.incarnation.value >= (std::uint64_t{1} << 40)) return Error(Code::kInvalid, "incarnation: at most 2^40 - 1");
   return out;
 }

@@ -445,6 +445,17 @@ TEST_F(Capi, StateDirectoryCountsLives) {
   EXPECT_GT(bourse_client_incarnation(client), first);
 }
 
+TEST_F(Capi, ALifeThatFollowsAtOnceHasAHigherNumberAlsoWithoutAStateDirectory) {
+  options.incarnation = 0;
+  open();
+  const std::uint64_t first = bourse_client_incarnation(client);
+  bourse_client_free(client);
+  client = nullptr;
+  usleep(20'000);  // less than it takes to start a program
+  open();
+  EXPECT_GT(bourse_client_incarnation(client), first);
+}
+
 TEST_F(Capi, TheChildOfAForkIsRefusedAndDoesNoHarm) {
   up();
   const pid_t child = fork();

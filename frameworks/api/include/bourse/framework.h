@@ -373,7 +373,7 @@ typedef struct bourse_client_options {
   const char* const* endpoints; /* masters, "tcp://host:port", ended by NULL [from the configuration] */
   const char* server_key;   /* the masters' public key, Z85 [from the configuration's key directory; "" is none: no encryption] */
   const char* key_file;     /* this framework's key pair [KEYS/framework=NAME; "" is none] */
-  const char* state_dir;    /* counts this framework's lives there [counts by the wall clock's seconds] */
+  const char* state_dir;    /* counts this framework's lives there [counts by the wall clock] */
   uint64_t incarnation;     /* number of this life, when the framework counts itself; must grow [as state_dir says] */
   int64_t failover_timeout; /* how long slices and tasks stay after the framework has vanished [the cluster's] */
   int32_t watch_agents;     /* deliver `agents` */
