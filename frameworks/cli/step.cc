@@ -85,6 +85,13 @@ int step_main(int argc, char** argv) {
 }
 
 int rsh_main(int argc, char** argv) {
+  const std::string_view first = argc == 2 ? argv[1] : "";
+  if (first == "-h" || first == "--help") {
+    fmt::print(
+        "Usage: bourse rsh HOST COMMAND...\n\nRuns a command on one of the hosts of the job it is called in, as ssh would. See "
+        "bourse-rsh(1).\n");
+    return 0;
+  }
   batch::StepRequest request;
   int at = 1;
   while (at < argc && argv[at][0] == '-') ++at;  // ssh's flags (-x, -n) mean nothing here
