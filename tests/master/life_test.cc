@@ -78,7 +78,7 @@ TEST(Sessions, AnotherProtocolVersionIsRefusedByName) {
     const auto refused = rig.take<Refused>(peer);
     ASSERT_EQ(refused.size(), 1U);
     EXPECT_EQ(refused[0].code, Code::kVersion);
-    for (const std::string version : {"99", std::to_string(kProtocolVersion)})
+    for (const std::string& version : {std::string("99"), std::to_string(kProtocolVersion)})
       EXPECT_NE(refused[0].reason.find(version), std::string::npos) << refused[0].reason;
     EXPECT_TRUE(rig.take<Welcome>(peer).empty());
   }

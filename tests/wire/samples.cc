@@ -201,7 +201,8 @@ std::vector<std::pair<std::string, Message>> samples() {
   for (int end = 0; end <= static_cast<int>(SliceEnd::kGangAborted); ++end) {
     add("SliceGone-" + std::to_string(end), SliceGone{kAgent, kSlice, static_cast<SliceEnd>(end), "reason"});
   }
-  add("ReleaseSlices", ReleaseSlices{{kSlice, {FrameworkId("service"), 1}}, seconds(3), true, "drained"});
+  add("ReleaseSlices", ReleaseSlices{{kSlice, {FrameworkId("service"), 1}}, seconds(3)});
+  add("ReleaseSlices-revoked", ReleaseSlices{{kSlice}, seconds(3), true, "drained"});
   add("SliceRevoking", SliceRevoking{kSlice, seconds(30), "fair share"});
   add("Launch", Launch{kAgent, kSlice, TaskId("12.0.1"), all_bytes() + all_bytes()});
   add("Kill", Kill{kAgent, kBatch, TaskId("12.0.1"), SIGUSR2, true, seconds(9), true});
@@ -231,7 +232,8 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("StatusQuery", StatusQuery{32, "agents", "h7", 50});
   add("StatusReply",
       StatusReply{32, Code::kInvalid, "why not", {{"h7", {{"state", "up"}, {"cpus", "64"}, {"note", ""}}}, {"h8", {}}}, true});
-  add("OperatorAction", OperatorAction{33, "drain", "h7", "disk", {{"deadline", "30m"}, {"note", ""}}});
+  add("OperatorAction", OperatorAction{33, "cordon", "h7", "disk"});
+  add("OperatorAction-parameters", OperatorAction{33, "drain", "h7", "disk", {{"deadline", "30m"}, {"note", ""}}});
   add("OperatorReply", OperatorReply{33, Code::kDenied, "not an operator"});
   add("Refused", Refused{Code::kVersion, "upgrade"});
   return all;

@@ -79,7 +79,7 @@ TEST(Config, WrongTypesRangesAndChoicesAreNamedWithTheirLine) {
   EXPECT_EQ(complaint("[batch]\nsubmit_max_bytes = \"1GiB\"\n"),
             "b.conf:2: `submit_max_bytes' is 1GiB, the most is 64MiB, in [batch]");
   EXPECT_EQ(complaint("[batch]\nbackfill = \"eazy\"\n"),
-            "b.conf:2: `backfill' is `eazy', expected none or easy; did you mean `easy'?, in [batch]");
+            "b.conf:2: `backfill' is `eazy', expected none, easy, easy-count or conservative; did you mean `easy'?, in [batch]");
   EXPECT_TRUE(complaint("[master]\n\noffer_ttl = \"soon\"\n").starts_with("b.conf:3: `offer_ttl' is `soon', expected a duration"));
   EXPECT_TRUE(complaint("[agent]\nlabels = { rack = 4 }\n").starts_with("b.conf:2: `labels' in [agent] must be a table of texts"));
   EXPECT_TRUE(complaint("[master]\nheartbeat = \"unlimited\"\n").starts_with("b.conf:2: `heartbeat'"));
