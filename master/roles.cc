@@ -75,7 +75,7 @@ Result<std::pair<std::string, std::int64_t>> parse_limit(std::string_view kind, 
   const auto bad = [&](const std::string& why) {
     return Error(Code::kInvalid, "limit " + std::string(kind) + "=" + std::string(amount) + ": " + why);
   };
-  if (kind.empty() || kind.size() > RoleTable::kNameMax) return bad("a limit names a kind: cpus, mem, gpu, gpu/nvidia, ...");
+  if (kind.empty() || kind.size() > RoleTable::kNameMax) return bad("a limit names a kind: cpus, mem, gpu, gpu/acme, ...");
   const std::string name(kind);
   if (amount == "none" || amount == "unlimited") return std::pair(name, std::int64_t{0});
   if (kind == kMem) {

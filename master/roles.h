@@ -82,7 +82,7 @@ class RoleTable {
 // "a/b/c": itself and every role above it, itself first.
 std::vector<RoleName> role_line(const RoleName& role);
 Result<> check_role_name(std::string_view name);
-// "cpus=8", "mem=1TiB", "gpu=4", "gpu/nvidia=0.5" or KIND=none, into the units of RoleSettings.limit; 0 stands for none.
+// "cpus=8", "mem=1TiB", "gpu=4", "gpu/acme=0.5" or KIND=none, into the units of RoleSettings.limit; 0 stands for none.
 Result<std::pair<std::string, std::int64_t>> parse_limit(std::string_view kind, std::string_view amount);
 std::string limit_text(const Counters& limit);  // "cpus=8,mem=1TiB,gpu=4"; "" where there is none
 std::string use_text(const Usage& used);        // the same of what is used

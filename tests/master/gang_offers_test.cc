@@ -53,9 +53,7 @@ TEST(GangOffers, NoAgentGivesMoreThanItHasOrThanThereAreGangs) {
     for (std::size_t i = 0; i < agents.size(); ++i) {
       const std::int64_t room = std::min<std::int64_t>(agents[i], gangs);
       const auto found = cores.find("h" + std::to_string(i + 1));
-      if (found != cores.end()) {
-        EXPECT_LE(found->second, room) << "round " << round;
-      }
+      if (found != cores.end()) { EXPECT_LE(found->second, room) << "round " << round; }
       most += room;
     }
     EXPECT_EQ(sum(cores), std::min<std::int64_t>(most, members * gangs)) << "round " << round;

@@ -18,7 +18,7 @@ if [ ! -e "$cache/$package/boot" ]; then
   fi
   [ -n "$real" ] || { echo "vm: Debian has no package $package here" >&2; exit 1; }
   rm -rf "$cache/$package.part" && mkdir "$cache/$package.part"
-  (cd "$cache/$package.part" && apt-get download -qq -o APT::Sandbox::User=root "$real" 2>&1 | grep -v '^W:' >&2; dpkg-deb -x ./*.deb .; rm ./*.deb)
+  (cd "$cache/$package.part" && apt-get download -qq -o APT::Sandbox::User=root "$real" 2>&1 | sed '/^W:/d' >&2; dpkg-deb -x ./*.deb .; rm ./*.deb)
   mv "$cache/$package.part" "$cache/$package"
 fi
 kernel=$(ls "$cache/$package"/boot/vmlinuz-*)
