@@ -57,9 +57,8 @@ void limits(const Host& host, Report report) {
     const bool low = memory->hard != kUnlimited;
     report.add("rlimit.memlock", low ? (rdma ? Level::kWarning : Level::kNote) : Level::kOk, found(*memory),
                low ? std::string(rdma ? "This host has RDMA devices; memory" : "Memory") +
-                         " that a network adapter or a GPU reaches has to be locked. The launcher raises the limit of tasks that "
-                         "hold such a device "
-                         "when it runs as root; anybody else's programs fail with \"Cannot allocate memory\"."
+                         " that a network adapter or a GPU reaches has to be locked; tasks inherit this limit, and beyond it their "
+                         "programs fail with \"Cannot allocate memory\"."
                    : "Tasks may lock what their devices need.",
                low ? in_unit("LimitMEMLOCK", "infinity") : "");
   }

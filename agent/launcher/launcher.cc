@@ -19,9 +19,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
+#include "agent/isolators/cgroup_files.h"
 #include "agent/launcher/child.h"
 #include "common/core/hooks.h"
 
@@ -43,8 +42,9 @@ std::int64_t now_ms() {
 }
 
 std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  // Not by a stream: of a process that ends meanwhile it cannot be read to its end, and a stream throws.
+  auto text = cgroup::read_file(path);
+  return text ? *std::move(text) : std::string();
 }
 
 struct Stat {
