@@ -16,7 +16,8 @@ class ProbePlugin : public ::testing::Test {
   void SetUp() override {
     const char* bin = std::getenv("BOURSE_BIN");
     bin_ = bin == nullptr ? "" : bin;
-    if (bin_.empty() || access((bin_ + "/bourse-helper").c_str(), X_OK) != 0) GTEST_SKIP() << "no bourse-helper in BOURSE_BIN";
+    if (bin_.empty()) GTEST_SKIP() << "set BOURSE_BIN to the folder of bourse-helper, as make check does";
+    ASSERT_EQ(access((bin_ + "/bourse-helper").c_str(), X_OK), 0) << bin_ << "/bourse-helper is not built";
     input_.root = dir_ / "root";
     input_.options["copies"] = dir_ / "copies";
   }
