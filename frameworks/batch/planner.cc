@@ -42,6 +42,12 @@ void Planner::reopen(Node node) {
     open_.insert(node);
   else
     open_.erase(node);
+  if (chooser_ != nullptr) chooser_->changed(node, nodes_[node]);
+}
+
+void Planner::choose_by(NodeChooser* chooser) {
+  chooser_ = chooser;
+  if (chooser_ != nullptr) chooser_->cluster(nodes_);
 }
 
 void Planner::begin_run(RunId run, Duration end, std::vector<Holding> holdings) {
@@ -113,12 +119,41 @@ const std::vector<Holding>* Planner::holdings(RunId run) const {
   return it == runs_.end() ? nullptr : &it->second.holdings;
 }
 
+// Of the nodes in chosen_ those that the chooser likes best. A device that it names is the only one shown to the carving.
+std::vector<Holding> Planner::place_by_score(const Need& need) const {
+  std::vector<Holding> out;
+  scored_.clear();
+  for (const Node node : chosen_) scored_.push_back({node, UINT32_MAX});
+  chooser_->choose(need, scored_);
+  if (scored_.size() < need.nodes) return out;
+  scored_.resize(need.nodes);
+  std::sort(scored_.begin(), scored_.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
+  for (const NodeChooser::Chosen& chosen : scored_) {
+    const PlannedNode& facts = nodes_[chosen.node];
+    auto part = Result<Amount>(Error(Code::kBusy, ""));
+    if (const Resources* rest = facts.free.rest(); rest != nullptr && facts.total.rest() != nullptr) {
+      // Devices of the whole node are counted, free or not.
+      const auto& all = facts.total.rest()->devices;
+      if (chosen.device < all.size()) {
+        Resources only = *rest;
+        std::erase_if(only.devices, [&](const DeviceShare& d) { return d.device != all[chosen.device].device; });
+        part = carve(need.shape, Amount(std::move(only)), facts.total, facts.labels);
+      }
+    }
+    if (!part) part = carve(need.shape, facts.free, facts.total, facts.labels);
+    BOURSE_ASSERT(static_cast<bool>(part), to_text(need.shape));
+    out.push_back({chosen.node, *std::move(part)});
+  }
+  return out;
+}
+
 // `beside`: only on nodes whose rest still serves the head of that reservation.
 std::vector<Holding> Planner::place(const Need& need, const Reservation* beside, const Need* head) const {
   std::vector<Holding> out;
   if (open_.size() < need.nodes) return out;
   chosen_.clear();
   const bool plain = is_plain(need.shape);
+  const bool scoring = chooser_ != nullptr && chooser_->places();
   const bool narrow = beside != nullptr && !beside->counted;
   open_.each([&](Node node) {
     ++operations_;
@@ -129,9 +164,10 @@ std::vector<Holding> Planner::place(const Need& need, const Reservation* beside,
       if (!part || !spares(*beside, *head, {node, *part}, kNoLimit)) return true;
     }
     chosen_.push_back(node);
-    return chosen_.size() < need.nodes;
+    return scoring || chosen_.size() < need.nodes;
   });
   if (chosen_.size() < need.nodes) return out;
+  if (scoring) return place_by_score(need);
   out.reserve(need.nodes);
   for (const Node node : chosen_) {
     const PlannedNode& facts = nodes_[node];

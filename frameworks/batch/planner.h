@@ -31,6 +31,21 @@
 
 namespace bourse::batch {
 
+// Chooses among nodes where something fits, by a policy's scores; null in a Planner: the lowest numbers.
+class NodeChooser {
+ public:
+  struct Chosen {
+    NodeSet::Node node = 0;
+    std::uint32_t device = UINT32_MAX;  // place among the node's devices of the one that is to be used; none: the first that serve
+  };
+  virtual ~NodeChooser() = default;
+  [[nodiscard]] virtual bool places() const { return false; }  // false: choose() is not asked
+  virtual void cluster(const std::vector<PlannedNode>&) {}
+  virtual void changed(NodeSet::Node, const PlannedNode&) {}  // what is free there
+  // Puts the best need.nodes first and drops the rest; given are all that fit, ascending.
+  virtual void choose(const Need&, std::vector<Chosen>&) {}
+};
+
 class Planner {
  public:
   using Node = NodeSet::Node;
@@ -83,6 +98,7 @@ class Planner {
   [[nodiscard]] bool could_hold(const Shape& shape, Node node) const {  // if nothing else ran there
     return fits(shape, nodes_[node].total, nodes_[node].total, nodes_[node].labels);
   }
+  void choose_by(NodeChooser* chooser);  // must outlive this; null: the lowest numbers
   [[nodiscard]] bool anything_free() const { return !open_.empty(); }
 
   void start(RunId run, Duration end, std::vector<Holding> holdings);  // takes nothing from `free`: see take()
@@ -142,6 +158,7 @@ class Planner {
   };
 
   [[nodiscard]] std::vector<Holding> place(const Need& need, const Reservation* beside, const Need* head) const;
+  [[nodiscard]] std::vector<Holding> place_by_score(const Need& need) const;
   [[nodiscard]] Reservation reserve_count(const Need& head, Duration now) const;
   void begin_run(RunId run, Duration end, std::vector<Holding> holdings);
   void drop_run(RunId run);
@@ -156,6 +173,7 @@ class Planner {
 
   std::vector<PlannedNode> nodes_;
   NodeSet open_;  // a part of a core is free
+  NodeChooser* chooser_ = nullptr;
   std::unordered_map<RunId, Run> runs_;
   std::map<std::pair<Duration, RunId>, Run*> ends_;
   std::vector<Refused> refused_;
@@ -172,6 +190,7 @@ class Planner {
   mutable std::uint32_t stamp_ = 0;
   mutable NodeSet fitting_;
   mutable std::vector<Node> chosen_, by_time_;
+  mutable std::vector<NodeChooser::Chosen> scored_;
 };
 
 // now + limit, without running over the end of time.

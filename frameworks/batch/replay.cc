@@ -29,6 +29,7 @@ class Engine {
         planner_.add_node(total, std::move(labels), total);
       }
     }
+    if (options.order != nullptr) planner_.choose_by(options.order);
   }
 
   Result<sim::Report> run() {
@@ -106,16 +107,22 @@ class Engine {
     const Need* const wanted = BOURSE_TRY(need(job));
     if (wanted == nullptr) return {};
     if (options_.once) {
+      if (options_.order != nullptr)
+        options_.order->arrived({index, wanted, seen(job.submit), job.limit, job.processors, job.user});
       const auto* const holdings = planner_.start_now(index, *wanted, kNoLimit);
-      if (holdings == nullptr) return {};
+      if (holdings == nullptr) {
+        if (options_.order != nullptr) options_.order->dropped(index);
+        return {};
+      }
       job.start = job.submit, job.end = end_of(job.submit, job.run);
       gpu_taken(*holdings, 1);
+      if (options_.order != nullptr) options_.order->started(index, seen(now_));
       if (options_.on_start) options_.on_start(index, *holdings);
       return {};
     }
     Planner::Candidate candidate{index, wanted, job.limit};
     if (options_.last2) candidate.limit = predicted(job);
-    const QueueOrder::Job facts{index, seen(job.submit), candidate.limit, job.processors, job.user};
+    const QueueOrder::Job facts{index, wanted, seen(job.submit), candidate.limit, job.processors, job.user};
     if (options_.order != nullptr) options_.order->arrived(facts);
     if (options_.backfill_order != nullptr) options_.backfill_order->arrived(facts);
     queue_.push_back(candidate);
@@ -273,11 +280,6 @@ Result<Need> need_of(const sim::TraceShape& shape, Largest largest) {
   Layout layout = BOURSE_TRY(lay_out(spec, BatchOptions{}, largest.cpus));
   if (shape.cpu_milli > 0) layout.need.shape.cpus = MilliCpus(shape.cpu_milli);
   return std::move(layout.need);
-}
-
-Result<std::unique_ptr<QueueOrder>> order_of(const std::string& policy, std::uint64_t) {
-  if (policy == "fifo" || policy == "fcfs") return std::unique_ptr<QueueOrder>();
-  return Error(Code::kNotFound, "there is no policy \"" + policy + "\"; there is fifo");
 }
 
 Result<sim::Report> replay(std::vector<sim::TraceJob>& jobs, const ReplayOptions& options) { return Engine(jobs, options).run(); }

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,19 +22,20 @@
 
 namespace bourse::batch {
 
-// Ranks waiting jobs. Hears of each before it is asked. A Candidate's `job` is its index in the trace.
-class QueueOrder {
+// Ranks waiting jobs, and may choose their nodes. Hears of each before it is asked. A Candidate's `job` is its index in the trace.
+class QueueOrder : public NodeChooser {
  public:
   struct Job {
     std::uint64_t job = 0;
+    const Need* need = nullptr;
     Duration submit{0}, estimate{0};
     std::uint32_t processors = 1;
     std::int32_t user = -1;
   };
-  virtual ~QueueOrder() = default;
   virtual void arrived(const Job& job) = 0;
   virtual void started(std::uint64_t job, Duration now) = 0;
   virtual void ended(std::uint64_t job, Duration now) = 0;
+  virtual void dropped(std::uint64_t) {}  // it will not start
   // Puts the queue in order, in place. What it gives stays until something arrives, starts or ends, or time goes on.
   virtual void rank(Duration now, std::vector<Planner::Candidate>& queue) = 0;
 };
@@ -55,9 +55,6 @@ struct ReplayOptions {
   std::function<void(std::uint64_t done)> progress;  // every kProgressEvery jobs
 };
 constexpr std::uint64_t kProgressEvery = 4096;
-
-// The order by its name, "NAME[:KEY=VALUE,...]"; null for first come, first served. kNotFound, kInvalid: with what there is.
-Result<std::unique_ptr<QueueOrder>> order_of(const std::string& policy, std::uint64_t seed);
 
 // Fills `start`, `end` and `reason` of each job in. A job that this cluster could never carry is counted as refused, not an error.
 Result<sim::Report> replay(std::vector<sim::TraceJob>& jobs, const ReplayOptions& options);
