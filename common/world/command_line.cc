@@ -21,6 +21,14 @@ CommandLine::Option& CommandLine::Option::between(int low, int high) {
   option_->check(CLI::Range(low, high));
   return *this;
 }
+CommandLine::Option& CommandLine::Option::between(double low, double high) {
+  option_->check(CLI::Range(low, high));
+  return *this;
+}
+CommandLine::Option& CommandLine::Option::words(int count) {
+  option_->expected(count);
+  return *this;
+}
 CommandLine::Option& CommandLine::Option::one_of(const std::vector<std::string>& words) {
   option_->check(CLI::IsMember(words));
   return *this;
@@ -44,6 +52,7 @@ template CommandLine::Option CommandLine::option(const std::string&, std::vector
 template CommandLine::Option CommandLine::option(const std::string&, int&, const std::string&);
 template CommandLine::Option CommandLine::option(const std::string&, std::uint32_t&, const std::string&);
 template CommandLine::Option CommandLine::option(const std::string&, std::uint64_t&, const std::string&);
+template CommandLine::Option CommandLine::option(const std::string&, double&, const std::string&);
 
 CommandLine::Option CommandLine::flag(const std::string& names, bool& value, const std::string& help) {
   return Option(app_->add_flag(names, value, help));

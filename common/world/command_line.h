@@ -31,6 +31,8 @@ class CommandLine {
     Option& one_each();      // a list's option takes one word each time: --set a=1 --set b=2
     Option& show_default();  // its value at this moment, in --help
     Option& between(int low, int high);
+    Option& between(double low, double high);
+    Option& words(int count);  // a list's option takes so many each time
     Option& one_of(const std::vector<std::string>& words);
     Option& shown_as(const std::string& text);  // in --help, instead of its type
 
@@ -45,7 +47,7 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  // Value: std::string, std::vector<std::string>, int, std::uint32_t, std::uint64_t.
+  // Value: std::string, std::vector<std::string>, int, std::uint32_t, std::uint64_t, double.
   template <class Value>
   Option option(const std::string& names, Value& value, const std::string& help);
   Option flag(const std::string& names, bool& value, const std::string& help);

@@ -10,6 +10,7 @@
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/job_text.h"
+#include "frameworks/cli/live.h"
 #include "frameworks/cli/submit_options.h"
 
 namespace bourse::cli {
@@ -90,7 +91,9 @@ int queue_main(int argc, char** argv) {
   std::uint32_t limit = 0;
   common.add_output(app);
   common.add_filter(app);
-  app.flag("--start", by_start, "In the order in which they are considered, with expected start times where known");
+  app.flag("--start", by_start,
+           "In the order in which they are considered, with the time by which each starts in half of the cases "
+           "(p50) and in nine of ten (p90)");
   app.flag("-r,--array", each, "An array's waiting tasks one by one");
   app.option("--limit", limit, "At most this many rows; 0: all");
   if (const int status = app.parse(argc, argv); status >= 0) return status;
@@ -110,8 +113,14 @@ int queue_main(int argc, char** argv) {
     for (JobInfo& row : reply->rows) rows.push_back(std::move(row));
     request.after = reply->next;
   } while (request.after != 0 && (limit == 0 || rows.size() < limit));
-  const std::string_view format = by_start ? "id,partition,name,user,state_code,started,nodes,where" : kQueueFormat;
-  const int rc = print("queue", common, job_fields(), format, rows, "jobs");
+  std::vector<Field<JobInfo>> fields = job_fields();
+  if (by_start) {
+    auto forecasts = start_fields(**client);
+    if (!forecasts) return say("queue", forecasts.error());
+    fields.insert(fields.end(), forecasts->begin(), forecasts->end());
+  }
+  const std::string_view format = by_start ? "id,partition,name,user,state_code,start_p50,start_p90,nodes,where" : kQueueFormat;
+  const int rc = print("queue", common, fields, format, rows, "jobs");
   return rc == 0 && !common.jobs.empty() && rows.empty() ? kExitFailed : rc;  // asked for by id, and none is there
 }
 

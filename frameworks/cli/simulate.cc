@@ -1,114 +1,262 @@
 // `bourse simulate`: what would this cluster have done with that workload.
 #include "frameworks/cli/simulate.h"
 
-#include <chrono>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "common/core/units.h"
+#include "common/world/command_line.h"
+#include "common/world/files.h"
+#include "frameworks/batch/policy_order.h"
 #include "frameworks/batch/replay.h"
 #include "frameworks/batch/wire_replay.h"
-#include "frameworks/cli/command_line.h"
+#include "frameworks/cli/complain.h"
+#include "frameworks/cli/simulate_input.h"
+#include "frameworks/cli/simulate_run.h"
 
 namespace bourse::cli {
 
 namespace {
 
-std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
+constexpr int kExitUsage = 2, kExitAssertion = 4;
+constexpr std::size_t kPoliciesMax = 7;  // as many as a plot tells apart
+constexpr const char* kName = "bourse simulate";
 
-void print_json(const sim::Report& r, double real_s) {
-  nlohmann::ordered_json out;
-  out["jobs"] = r.jobs;
-  out["refused"] = r.refused;
-  if (r.refused > 0) out["first_refusal"] = r.first_refusal;
-  out["mean_wait_s"] = r.mean_wait_s;
-  out["p95_wait_s"] = r.p95_wait_s;
-  out["max_wait_s"] = r.max_wait_s;
-  out["mean_bsld"] = r.mean_bsld;
-  out["utilisation"] = r.utilisation;
-  out["makespan_s"] = r.makespan_s;
-  out["schedule_hash"] = hex(r.schedule_hash);
-  if (r.trace_hash != 0) out["trace_hash"] = hex(r.trace_hash);
-  out["events"] = r.events;
-  out["real_s"] = real_s;
-  fmt::print("{}\n", out.dump());
+struct Options {
+  SimulateInput input;
+  std::vector<std::string> policies, assertions, set, compare;
+  std::string backfill = "easy", backfill_order, estimates = "user", csv, swf, svg;
+  std::size_t depth = 0;
+  bool json = false, verbose = false, wire = false, users = false;
+};
+
+void add_options(CommandLine& line, Options& o) {
+  const char* const policy = "NAME[:KEY=VALUE,...]";
+  line.option("--trace", o.input.trace, "the workload: SWF or CSV, plain or .gz, or batch's own queue.db").shown_as("FILE");
+  line.option("--nodes", o.input.nodes, "the cluster: COUNTxCORES[:mem=SIZE][:gpu=N][:LABEL=VALUE],... or a CSV list")
+      .shown_as("NODES");
+  line.flag("--from-master", o.input.from_master, "the cluster as it is now, and, without --trace, its jobs");
+  line.option("--add-nodes", o.input.add_nodes, "more nodes, as in 4:gpu=8: otherwise like the first ones").shown_as("NODES");
+  line.option("--drain", o.input.drain, "without these nodes: a host list, or the value of a label").shown_as("NODES");
+  line.option("--scale-load", o.input.scale_load, "jobs come so many times as fast").between(0.001, 1000.0).shown_as("FACTOR");
+  line.option("--fill", o.input.fill, "no times: jobs drawn at random until they ask for FACTOR of all GPUs, each placed once")
+      .between(0.01, 100.0)
+      .shown_as("FACTOR");
+  line.option("--jobs", o.input.jobs_max, "only the first N jobs").shown_as("N");
+  line.option("--seed", o.input.seed, "of all that is random").shown_as("N");
+  line.option("--policy", o.policies, "order of the queue; given twice, the runs are compared").one_each().shown_as(policy);
+  line.option("--backfill", o.backfill, "who may pass the first job that waits; see bourse.conf(5)")
+      .one_of({"none", "easy", "easy-count", "conservative"})
+      .shown_as("none|easy|easy-count|conservative");
+  line.option("--backfill-order", o.backfill_order, "another policy for the order in which jobs may pass").shown_as(policy);
+  line.option("--depth", o.depth, "most jobs looked at behind the first; 0: all").shown_as("N");
+  line.option("--estimates", o.estimates, "planned run times: exact, what users asked for, or the mean of the user's last two")
+      .one_of({"exact", "user", "last2"})
+      .shown_as("exact|user|last2");
+  line.option("--set", o.set, "policy, backfill, depth or estimates, as KEY=VALUE").one_each().shown_as("KEY=VALUE");
+  line.flag("--wire", o.wire, "through master, agents and messages instead of the planner alone");
+  line.flag("--json", o.json, "one JSON object");
+  line.flag("--users", o.users, "what each user got");
+  line.option("--csv", o.csv, "writes the jobs, one a line").shown_as("FILE");
+  line.option("--swf", o.swf, "writes the trace with the waits of the simulation").shown_as("FILE");
+  line.option("--svg", o.svg, "writes plots: gantt.svg, utilisation.svg, waits.svg").shown_as("DIR");
+  line.option("--assert", o.assertions, "exit status 4 unless it holds: 'p95_wait<3600'").one_each().shown_as("EXPRESSION");
+  line.option("--compare", o.compare, "two outputs of --json: prints the differences").words(2).shown_as("A.json B.json");
+  line.flag("--verbose", o.verbose, "with --wire: what master, agents and batch log, to stderr, with virtual time");
+  line.directory();
 }
 
-void print_text(const sim::Report& r, double real_s) {
-  fmt::print("jobs           {}\n", r.jobs);
-  if (r.refused > 0) fmt::print("refused        {} (the first: {})\n", r.refused, r.first_refusal);
-  fmt::print("wait           mean {:.1f} s, 95 % within {:.1f} s, longest {:.1f} s\n", r.mean_wait_s, r.p95_wait_s, r.max_wait_s);
-  fmt::print("slowdown       mean {:.2f} (bounded at 10 s)\n", r.mean_bsld);
-  fmt::print("utilisation    {:.1f} %\n", r.utilisation * 100);
-  fmt::print("makespan       {}\n", format_clock(seconds(static_cast<std::int64_t>(r.makespan_s))));
-  fmt::print("schedule hash  {}\n", hex(r.schedule_hash));
-  fmt::print("simulated      {} events in {:.1f} s, {:.0f} times real time\n", r.events, real_s,
-             real_s > 0 ? r.makespan_s / real_s : 0.0);
+Result<> take_settings(Options& o) {
+  for (const std::string& text : o.set) {
+    const std::size_t equals = text.find('=');
+    const std::string key = text.substr(0, equals), value = equals == std::string::npos ? "" : text.substr(equals + 1);
+    const auto bad = [&](const std::string& why) { return Error(Code::kInvalid, "--set " + text + ": " + why); };
+    if (key == "policy") {
+      o.policies = {value};
+    } else if (key == "backfill") {
+      if (!batch::backfill_of(value)) return bad("none, easy, easy-count or conservative");
+      o.backfill = value;
+    } else if (key == "estimates") {
+      if (value != "exact" && value != "user" && value != "last2") return bad("exact, user or last2");
+      o.estimates = value;
+    } else if (key == "depth" || key == "backfill_depth") {
+      if (value.empty() || value.find_first_not_of("0123456789") != std::string::npos || value.size() > 9)
+        return bad("a number is wanted");
+      o.depth = std::stoul(value);
+    } else {
+      return bad("policy, backfill, depth or estimates can be set");
+    }
+  }
+  return {};
+}
+
+// A line that draws itself anew on a terminal; nothing elsewhere.
+class Progress {
+ public:
+  Progress(std::uint64_t jobs, std::string name) : jobs_(jobs), name_(std::move(name)), on_(isatty(STDERR_FILENO) == 1) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::uint64_t done) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!on_ || jobs_ == 0 || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    shown_ = true;
+    const double spent = std::chrono::duration<double>(now - began_).count(),
+                 share = static_cast<double>(done) / static_cast<double>(jobs_);
+    const auto filled = static_cast<std::size_t>(share * 30);
+    fmt::print(stderr, "\r\033[K{}  [{}{}] {:3.0f} %  {} of {} jobs, {:.0f}/s, {} left", name_, std::string(filled, '#'),
+               std::string(30 - std::min<std::size_t>(filled, 30), ' '), share * 100, done, jobs_,
+               static_cast<double>(done) / std::max(spent, 1e-3),
+               format_clock(seconds(static_cast<std::int64_t>(share > 0 ? spent / share - spent : 0))));
+    std::fflush(stderr);
+  }
+
+ private:
+  std::uint64_t jobs_;
+  std::string name_;
+  bool on_, shown_ = false;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now(), last_{};
+};
+
+Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std::string& policy) {
+  SimulatedRun out;
+  out.name = policy + " " + o.backfill;
+  out.jobs = setup.work.jobs;
+  out.processors = batch::processors_of(setup.nodes), out.gpus = setup.work.gpus ? batch::gpus_of(setup.nodes) : 0;
+  for (const batch::SimulatedNodes& group : setup.nodes) out.nodes += group.count;
+  Progress progress(out.jobs.size(), out.name);
+  const auto began = std::chrono::steady_clock::now();
+  if (o.wire) {
+    batch::SimulateOptions options;
+    options.nodes = setup.nodes;
+    options.seed = o.input.seed;
+    options.backfill = *batch::backfill_of(o.backfill);
+    options.log_to_stderr = o.verbose;
+    options.shapes = &setup.work.shapes;
+    out.report = BOURSE_TRY(batch::simulate(out.jobs, options));
+  } else {
+    batch::ReplayOptions options;
+    options.nodes = setup.nodes;
+    options.backfill = *batch::backfill_of(o.backfill);
+    options.depth = o.depth == 0 ? SIZE_MAX : o.depth;
+    options.last2 = o.estimates == "last2";
+    options.shapes = &setup.work.shapes;
+    options.origin = setup.work.origin;
+    options.once = o.input.fill > 0;
+    auto order = BOURSE_TRY(batch::policy_order(policy, o.input.seed));
+    auto other = o.backfill_order.empty() ? std::unique_ptr<batch::QueueOrder>()
+                                          : BOURSE_TRY(batch::policy_order(o.backfill_order, o.input.seed));
+    options.order = order.get(), options.backfill_order = other.get();
+    options.progress = [&](std::uint64_t done) { progress.show(done); };
+    if (!o.svg.empty()) {
+      options.on_start = [&](std::size_t job, const std::vector<batch::Holding>& holdings) {
+        for (const batch::Holding& h : holdings) {
+          if (!out.places.empty() && out.places.back().job == job && out.places.back().last + 1 == h.node)
+            out.places.back().last = h.node;
+          else if (out.places.size() < kPlacesMax)
+            out.places.push_back({static_cast<std::uint32_t>(job), h.node, h.node});
+        }
+      };
+    }
+    out.report = BOURSE_TRY(batch::replay(out.jobs, options));
+  }
+  out.real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return out;
+}
+
+int compare_files(const Options& o) {
+  const auto a = read_file(o.compare[0]), b = read_file(o.compare[1]);
+  if (!a) return complain(kName, a.error());
+  if (!b) return complain(kName, b.error());
+  const auto compared = compare(*a, *b);
+  if (!compared) return complain(kName, compared.error());
+  fmt::print("{}{}", o.json ? comparison_json(*compared) : comparison_text(*compared, o.compare[0], o.compare[1]),
+             o.json ? "\n" : "");
+  return 0;
 }
 
 }  // namespace
 
 int simulate_main(int argc, char** argv) {
-  CLI::App app("Replays a workload trace over a described cluster, in virtual time.", "bourse simulate");
-  std::string trace, nodes, policy = "fifo", backfill = "easy", estimates = "user";
-  std::uint64_t seed = 1;
-  std::size_t jobs_max = 0;
-  bool json = false, verbose = false, wire = false;
-  app.add_option("--trace", trace, "workload in the Standard Workload Format, plain or .gz")->required()->option_text("FILE");
-  app.add_option("--nodes", nodes, "the cluster: COUNTxCORES, as in 240x1 or 20x80,48x12")->required()->option_text("NODES");
-  app.add_option("--jobs", jobs_max, "only the first N jobs")->option_text("N");
-  app.add_option("--seed", seed, "of all that is random: delays in network and disks")->option_text("N");
-  app.add_option("--policy", policy, "order of the queue")->check(CLI::IsMember({"fifo"}))->option_text("fifo");
-  app.add_option("--backfill", backfill, "who may pass the first job that waits; see bourse.conf(5)")
-      ->check(CLI::IsMember({"none", "easy", "easy-count", "conservative"}))
-      ->option_text("none|easy|easy-count|conservative");
-  app.add_option("--estimates", estimates, "planned run times: exact, what users asked for, or the mean of the user's last two")
-      ->check(CLI::IsMember({"exact", "user", "last2"}))
-      ->option_text("exact|user|last2");
-  app.add_flag("--wire", wire, "through master, agents and messages instead of the planner alone");
-  app.add_flag("--json", json, "one JSON object");
-  app.add_flag("--verbose", verbose, "with --wire: what master, agents and batch log, to stderr, with virtual time");
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
-  if (wire && estimates == "last2")
-    return complain("bourse simulate", Error(Code::kInvalid, "--wire is for exact or user estimates"), 2);
+  CommandLine line("Replays a workload trace over a described cluster, in virtual time.", kName);
+  Options o;
+  add_options(line, o);
+  if (const int status = line.parse(argc, argv); status >= 0) return status;
+  if (auto taken = take_settings(o); !taken) return complain(kName, taken.error(), kExitUsage);
+  if (!o.compare.empty()) return compare_files(o);
+  if (o.input.trace.empty() && !o.input.from_master)
+    return complain(kName, Error(Code::kInvalid, "--trace FILE is needed (or --from-master); see bourse-simulate(1)"), kExitUsage);
+  if (o.input.nodes.empty() && !o.input.from_master)
+    return complain(kName, Error(Code::kInvalid, "--nodes is needed, as in --nodes 240x1 (or --from-master)"), kExitUsage);
+  if (o.policies.empty()) o.policies = {"fifo"};
+  if (o.policies.size() > kPoliciesMax)
+    return complain(kName, Error(Code::kInvalid, fmt::format("at most {} policies in one comparison", kPoliciesMax)), kExitUsage);
+  if (o.wire &&
+      (o.policies != std::vector<std::string>{"fifo"} || !o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0))
+    return complain(kName, Error(Code::kInvalid, "--wire is for fifo, exact or user estimates, and times as they are"), kExitUsage);
+  o.input.estimates = o.estimates == "exact" ? sim::Estimates::kExact : sim::Estimates::kUser;
 
-  auto groups = batch::parse_simulated_nodes(nodes);
-  if (!groups) return complain("bourse simulate", groups.error(), 2);
-  sim::ReadOptions how;
-  how.jobs_max = jobs_max;
-  how.estimates = estimates == "exact" ? sim::Estimates::kExact : sim::Estimates::kUser;
-  auto lines = sim::Lines::open(trace);
-  if (!lines) return complain("bourse simulate", lines.error());
-  auto read = sim::workload_of_swf(*lines, how);
-  if (!read) return complain("bourse simulate", read.error());
-  sim::Workload& work = *read;
-  if (work.jobs.empty())
-    return complain("bourse simulate", Error(Code::kInvalid, trace + ": no job in it has a run time and processors"));
-
-  const auto began = std::chrono::steady_clock::now();
-  Result<sim::Report> report = Error(Code::kInvalid, "");
-  if (wire) {
-    batch::SimulateOptions options;
-    options.nodes = *std::move(groups);
-    options.seed = seed;
-    options.backfill = *batch::backfill_of(backfill);
-    options.log_to_stderr = verbose;
-    options.shapes = &work.shapes;
-    report = batch::simulate(work.jobs, options);
-  } else {
-    batch::ReplayOptions options;
-    options.nodes = *std::move(groups);
-    options.backfill = *batch::backfill_of(backfill);
-    options.last2 = estimates == "last2";
-    options.shapes = &work.shapes;
-    report = batch::replay(work.jobs, options);
+  auto setup = prepare(o.input);
+  if (!setup) return complain(kName, setup.error());
+  std::vector<SimulatedRun> runs;
+  std::vector<std::string> json;
+  for (const std::string& policy : o.policies) {
+    auto one = run(o, *setup, policy);
+    if (!one)
+      return complain(kName, one.error(),
+                      one.error().code() == Code::kInvalid || one.error().code() == Code::kNotFound ? kExitUsage : 1);
+    json.push_back(run_json(*one, setup->work, o.users));
+    runs.push_back(*std::move(one));
   }
-  if (!report) return complain("bourse simulate", report.error());
-  const double real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (json) {
-    print_json(*report, real_s);
-  } else {
-    print_text(*report, real_s);
+  // Files: of the first run, unless they show all.
+  const auto write = [](const std::string& path, const std::string& text) {
+    return path.empty() ? Result<>() : write_file(path, text);
+  };
+  if (auto done = write(o.csv, o.csv.empty() ? "" : run_csv(runs.front(), setup->work)); !done)
+    return complain(kName, done.error());
+  if (auto done = write(o.swf, o.swf.empty() ? "" : run_swf(runs.front(), setup->work)); !done)
+    return complain(kName, done.error());
+  if (!o.svg.empty()) {
+    auto written = write_plots(o.svg, runs,
+                               o.input.trace.empty() ? "the cluster as it is" : o.input.trace.substr(o.input.trace.rfind('/') + 1));
+    if (!written) return complain(kName, written.error());
+    if (!o.json)
+      for (const std::string& path : *written) fmt::print(stderr, "{}: wrote {}\n", kName, path);
   }
-  return 0;
+  std::vector<Comparison> comparisons;
+  for (std::size_t i = 1; i < runs.size(); ++i) {
+    auto compared = compare(json[0], json[i]);
+    if (!compared) return complain(kName, compared.error());
+    comparisons.push_back(*std::move(compared));
+  }
+  if (o.json && runs.size() == 1) {
+    fmt::print("{}\n", json[0]);
+  } else if (o.json) {
+    std::string list, differences;
+    for (const std::string& one : json) list += (list.empty() ? "" : ",") + one;
+    for (const Comparison& one : comparisons) differences += (differences.empty() ? "" : ",") + comparison_json(one);
+    fmt::print("{{\"runs\":[{}],\"comparisons\":[{}]}}\n", list, differences);
+  } else {
+    for (std::size_t i = 0; i < runs.size(); ++i) fmt::print("{}{}", i == 0 ? "" : "\n", run_text(runs[i], setup->work, o.users));
+    for (std::size_t i = 0; i < comparisons.size(); ++i)
+      fmt::print("\n{}", comparison_text(comparisons[i], runs[0].name, runs[i + 1].name));
+  }
+  bool holds = true;
+  for (const std::string& assertion : o.assertions) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const auto judged = judge(assertion, json[i]);
+      if (!judged) return complain(kName, judged.error(), kExitUsage);
+      if (!judged->holds) fmt::print(stderr, "{}: {}: {}\n", kName, runs[i].name, judged->text);
+      holds = holds && judged->holds;
+    }
+  }
+  return holds ? 0 : kExitAssertion;
 }
 
 }  // namespace bourse::cli
