@@ -42,8 +42,10 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
-             libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev
-PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip
+             libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
+             opencl-c-headers libibverbs-dev
+PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
+             libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
 PACKAGES_VM    := qemu-system-x86 busybox-static cpio
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
@@ -77,11 +79,12 @@ sim_dirs      := common/sim
 policy_dirs   := plugins/policy
 master_dirs   := master
 agent_dirs    := agent agent/probes agent/helper agent/doctor
+microvm_dirs  := agent/microvm
 launcher_dirs := agent/launcher agent/isolators
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
 cli_dirs      := frameworks/cli
-MODULES       := core wire world sim policy master agent launcher api batch cli
+MODULES       := core wire world sim policy master agent microvm launcher api batch cli
 srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
 objs = $(patsubst %.cc,$(B)/%.o,$(filter-out %main.cc,$(call srcs,$(1))))
 libs = $(foreach m,$(1),$(B)/lib/$(m).a)
@@ -93,7 +96,7 @@ BASE_LIBS := -lfmt -ldl -pthread
 PROGS := \
   bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto \
   bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
-  bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,world,wire,core:-lhwloc,-lcrypto \
+  bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
@@ -185,7 +188,7 @@ TEST_world   := world,wire,core
 TEST_sim     := batch,api,sim,master,policy,agent,launcher,world,wire,core
 TEST_policy  := policy,world,wire,core
 TEST_master  := master,policy,world,wire,core
-TEST_agent   := agent,launcher,world,wire,core
+TEST_agent   := agent,microvm,launcher,world,wire,core
 TEST_api     := api,world,wire,core
 TEST_batch   := batch,api,sim,policy,world,wire,core
 TEST_cli     := cli,batch,world,wire,core
@@ -218,6 +221,13 @@ $(BROKEN): $(B)/tests/plugins/%.so: tests/plugins/broken.c plugins/include/bours
 	$(Q)$(CC) $(all_cpp) $(all_c) $(CFLAGS) -Wno-unused-function -Wno-unused-parameter -D$(shell echo $* | tr a-z A-Z) -shared $(all_ld) $(LDFLAGS) $< -o $@
 $(B)/tests/bin/world $(B)/tests/bin/policy: | $(BROKEN)
 
+# OpenCL drivers that misbehave.
+ICDS         := $(patsubst tests/icd/%.c,$(B)/tests/icd/%.so,$(wildcard tests/icd/*.c))
+$(B)/tests/icd/%.so: tests/icd/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=gnu11 -Wall -Wextra -O1 -fPIC -shared $< -o $@
+
 # A kernel, and the first file system of a virtual machine with what has been built: see tests/vm.
 VM_IMAGE := $(if $(SAN),,$(B)/vm/initramfs)
 $(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(CAPI) $(B)/tests/bin/agent $(TOOL_BINS) $(wildcard tests/vm/*.sh) tests/vm/init
@@ -226,11 +236,11 @@ $(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(CAPI) $
 vm-check: $(B)/vm/initramfs
 	$(Q)B=$(B) bash tests/vm/all.sh
 
-check: all $(TEST_BINS) $(TOOL_BINS) $(VM_IMAGE) lint
+check: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
-check-mutants: all $(TEST_BINS) $(TOOL_BINS)
+check-mutants: all $(TEST_BINS) $(TOOL_BINS) $(ICDS)
 	$(Q)B=$(B) M='$(M)' bash tests/mutants.sh
-soak: all $(TEST_BINS) $(TOOL_BINS)
+soak: all $(TEST_BINS) $(TOOL_BINS) $(ICDS)
 	$(Q)B=$(B) SAN=$(SAN) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
 BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/bench/*_bench.cc))
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(MODULES)) $(B)/libbourse.so

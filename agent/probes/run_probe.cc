@@ -5,7 +5,10 @@
 #include "agent/probes/accelerators.h"
 #include "agent/probes/declared.h"
 #include "agent/probes/hwloc.h"
+#include "agent/probes/libvirt.h"
+#include "agent/probes/opencl.h"
 #include "agent/probes/plugin.h"
+#include "agent/probes/rdma.h"
 
 namespace bourse {
 
@@ -13,6 +16,7 @@ const std::vector<std::pair<std::string_view, ProbeFunction>>& probe_functions()
   static const std::vector<std::pair<std::string_view, ProbeFunction>> functions = {
       {kProbeHwloc, run_hwloc},       {"nvidia", run_nvidia},     {"nvml", run_nvml},
       {"amdgpu", run_amdgpu},         {"ascend", run_ascend},     {"fpga", run_fpga},
+      {kProbeOpencl, run_opencl},     {kProbeRdma, run_rdma},     {kProbeLibvirt, run_libvirt},
       {kProbeDeclared, run_declared}, {kProbePlugin, run_plugin},
   };
   return functions;

@@ -252,7 +252,7 @@ int probe_main(int argc, char** argv) {
   for (const Answer& answer : answers) {
     if (answer.result.report) continue;
     failed = true;
-    if (!json) fmt::print(stderr, "{}: {}: {}\n", program, answer.probe, answer.result.report.error().text());
+    if (!json || reports.empty()) fmt::print(stderr, "{}: {}: {}\n", program, answer.probe, answer.result.report.error().text());
   }
   if (reports.empty()) return 1;
   const Merged all = merge(reports, plan->settings.labels);
