@@ -46,7 +46,7 @@ PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffer
              opencl-c-headers libibverbs-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
-PACKAGES_VM    := qemu-system-x86 busybox-static cpio
+PACKAGES_VM    := qemu-system-x86 qemu-system-arm busybox-static cpio
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 NEEDS      = $(PACKAGES) $(if $(filter check% vm-check soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK) $(PACKAGES_VM)) \
@@ -98,6 +98,7 @@ PROGS := \
   bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core: \
+  bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
   submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto
@@ -189,11 +190,12 @@ TEST_sim     := batch,api,sim,master,policy,agent,launcher,world,wire,core
 TEST_policy  := policy,world,wire,core
 TEST_master  := master,policy,world,wire,core
 TEST_agent   := agent,microvm,launcher,world,wire,core
+TEST_microvm := microvm,launcher,world,wire,core
 TEST_api     := api,world,wire,core
 TEST_batch   := batch,api,sim,policy,world,wire,core
 TEST_cli     := cli,batch,world,wire,core
 TEST_cluster := cli,batch,world,wire,core
-TESTS        := core wire world sim policy master agent api batch cli cluster
+TESTS        := core wire world sim policy master agent microvm api batch cli cluster
 TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 

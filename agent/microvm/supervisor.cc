@@ -1,0 +1,396 @@
+#include "agent/microvm/supervisor.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/fsuid.h>
+#include <sys/sendfile.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent/microvm/guest.h"
+#include "agent/microvm/libvirt_api.h"
+#include "agent/microvm/machine.h"
+#include "common/core/hooks.h"
+#include "common/world/files.h"
+
+namespace bourse::microvm {
+namespace {
+
+constexpr Bytes kDefaultMemory{512LL * 1024 * 1024};  // of a slice without a limit
+constexpr int kGoneMs = 10'000;                       // for the guest to power off once it has told its status
+
+// --- files of the user, reached with the user's rights ----------------------------------------------------------------------
+
+class AsUser {
+ public:
+  explicit AsUser(const Arguments& who) {
+    if (geteuid() != 0) return;
+    (void)!setgroups(who.groups.size(), who.groups.data());
+    setfsgid(who.gid);
+    setfsuid(who.uid);
+  }
+  ~AsUser() {
+    if (geteuid() != 0) return;
+    setfsuid(0);
+    setfsgid(0);
+  }
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+};
+
+struct File {
+  int fd = -1;
+  std::size_t size = 0;
+  File() = default;
+  File(File&& other) noexcept : fd(std::exchange(other.fd, -1)), size(other.size) {}
+  File& operator=(File&&) = delete;
+  ~File() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+Result<File> open_as(const Arguments& who, const std::string& path, std::size_t most, const char* what) {
+  File file;
+  {
+    const AsUser user(who);
+    file.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  }
+  if (file.fd < 0) return errno_error(std::string(what) + " " + path);
+  struct stat st {};
+  if (fstat(file.fd, &st) != 0 || !S_ISREG(st.st_mode))
+    return Error(Code::kInvalid, std::string(what) + " " + path + ": not a file");
+  if (static_cast<std::size_t>(st.st_size) > most)
+    return Error(Code::kLimit,
+                 std::string(what) + " " + path + " has more than " + format_size(Bytes{static_cast<std::int64_t>(most)}));
+  file.size = static_cast<std::size_t>(st.st_size);
+  return file;
+}
+
+// Our own copy, since who runs the emulator may not read the user's files, and must not be led to others.
+Result<> copy(const File& from, const std::string& path, std::string_view tail) {
+  const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (to < 0) return errno_error("make " + path);
+  bool fine = true;
+  for (std::size_t left = from.size; left > 0 && fine;) {
+    const ssize_t n = sendfile(to, from.fd, nullptr, left);
+    fine = n > 0 || (n < 0 && errno == EINTR);
+    if (n > 0) left -= static_cast<std::size_t>(n);
+  }
+  // Images that follow one another begin at a multiple of four.
+  const std::string gap(tail.empty() ? 0 : (4 - from.size % 4) % 4, '\0');
+  fine = fine && write_all(to, gap) && write_all(to, tail);
+  Error error = errno_error("write " + path);
+  close(to);
+  if (!fine) return error;
+  return {};
+}
+
+Result<std::string> read_program(const Arguments& who, const std::string& path) {
+  const File file = BOURSE_TRY(open_as(who, path, kProgramMax, "program"));
+  std::string content(file.size, '\0');
+  for (std::size_t at = 0; at < content.size();) {
+    const ssize_t n = pread(file.fd, content.data() + at, content.size() - at, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return errno_error("read " + path);
+    at += static_cast<std::size_t>(n);
+  }
+  return content;
+}
+
+// A disk is opened by the emulator, later and with rights that the user has not: it must not be possible to swap it meanwhile.
+Result<> check_disk(const Arguments& who, const std::string& path) {
+  if (path.empty() || path.front() != '/') return Error(Code::kInvalid, "disk " + path + ": its full path is needed");
+  (void)BOURSE_TRY(open_as(who, path, SIZE_MAX, "disk"));
+  for (std::string part = path; part.size() > 1; part = directory_of(part)) {
+    struct stat st {};
+    if (lstat(part.c_str(), &st) != 0) return errno_error("disk " + part);
+    // In a directory like /tmp nobody but its owner can swap a file.
+    const bool swappable = (st.st_mode & 0022) != 0 && !(S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX) != 0);
+    if (S_ISLNK(st.st_mode) || st.st_uid != 0 || swappable)
+      return Error(Code::kDenied, "disk " + path + ": " + part + " is " +
+                                      (S_ISLNK(st.st_mode) ? "a symbolic link" : "not root's alone") +
+                                      "; images of disks are installed by the administrator");
+  }
+  return {};
+}
+
+std::string disk_format(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::array<char, 4> magic{};
+  const bool read_it = fd >= 0 && read(fd, magic.data(), magic.size()) == 4;
+  if (fd >= 0) close(fd);
+  return read_it && std::memcmp(magic.data(), "QFI\xfb", 4) == 0 ? "qcow2" : "raw";
+}
+
+// --- the guest ---------------------------------------------------------------------------------------------------------------
+
+std::string host_arch() {
+  struct utsname names {};
+  return uname(&names) == 0 ? names.machine : "x86_64";
+}
+
+std::string kernel_words(const std::string& arch, const Arguments& arguments) {
+  const char* console = arch == "aarch64" || arch.compare(0, 3, "arm") == 0 ? "ttyAMA0" : "ttyS0";
+  std::string words = "console=" + std::string(console) + " quiet loglevel=1 panic=-1";
+  // An emulator that gets little of a busy host fails the kernel's test of the timer, which panics then.
+  if (arch == "x86_64" || arch == "i686") words += " no_timer_check";
+  words += arguments.initrd.empty() ? " root=/dev/vda rw" : " rdinit=/bourse/init";
+  return words + (arguments.append.empty() ? "" : " " + arguments.append);
+}
+
+class Guest {
+ public:
+  explicit Guest(const Arguments& arguments) : arguments_(arguments) {}
+  ~Guest() {
+    if (started_ && emulator_fd_ >= 0) syscall(SYS_pidfd_send_signal, emulator_fd_, SIGKILL, nullptr, 0);
+    if (domain_ != nullptr && !started_) api_.destroy(domain_);
+    if (domain_ != nullptr) api_.release(domain_);
+    if (connection_ != nullptr) api_.disconnect(connection_);
+    for (const int fd : {emulator_fd_, console_, signals_})
+      if (fd >= 0) close(fd);
+  }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+
+  Result<> start(char** env);
+  int wait();
+
+ private:
+  Result<> choose();
+  Result<> files(char** env);
+  Result<> create();
+  Result<> take_signals();
+  void forward(int signal);
+  bool read_console();
+
+  const Arguments& arguments_;
+  Libvirt api_;
+  virConnectPtr connection_ = nullptr;
+  virDomainPtr domain_ = nullptr;
+  Domain spec_;
+  Limits limits_;
+  Console output_;
+  bool started_ = false;
+  int emulator_fd_ = -1, console_ = -1, signals_ = -1;
+};
+
+Result<> Guest::choose() {
+  spec_.arch = arguments_.arch.empty() ? host_arch() : arguments_.arch;
+  char* text = api_.capabilities(connection_);
+  if (text == nullptr) return Error(Code::kIo, arguments_.uri + " does not tell its capabilities: " + api_.why());
+  const auto archs = guest_archs(text);
+  free(text);
+  std::string known;
+  for (const GuestArch& guest : archs) {
+    known += (known.empty() ? "" : ", ") + guest.arch;
+    if (guest.arch != spec_.arch) continue;
+    spec_.kvm = guest.how == "kvm";
+    limits_ = own_limits();
+    spec_.cpus = guest.cpus_max > 0 ? std::min(limits_.cpus, static_cast<std::uint32_t>(guest.cpus_max)) : limits_.cpus;
+    return {};
+  }
+  return Error(Code::kUnsupported,
+               arguments_.uri + " runs no " + spec_.arch + " guests; it runs " + (known.empty() ? "none at all" : known));
+}
+
+Result<> Guest::files(char** env) {
+  if (!arguments_.kernel.empty()) {
+    spec_.kernel = arguments_.scratch + "/kernel";
+    const File kernel = BOURSE_TRY(open_as(arguments_, arguments_.kernel, kImageMax, "kernel"));
+    BOURSE_TRY(copy(kernel, spec_.kernel, {}));
+    spec_.command_line = kernel_words(spec_.arch, arguments_);
+  }
+  if (!arguments_.initrd.empty()) {
+    GuestTask task;
+    task.argv = arguments_.argv;
+    task.directory = arguments_.directory;
+    for (char** variable = env; *variable != nullptr; ++variable) task.env.emplace_back(*variable);
+    // A full path that is on this host is the job's script or program, and goes along; else it is meant inside.
+    if (!task.argv.empty() && task.argv[0].front() == '/') {
+      auto program = read_program(arguments_, task.argv[0]);
+      if (program)
+        task.program = *std::move(program);
+      else if (program.error().code() == Code::kLimit)
+        return std::move(program).error();
+    }
+    spec_.initrd = arguments_.scratch + "/initrd";
+    const File initrd = BOURSE_TRY(open_as(arguments_, arguments_.initrd, kImageMax, "initramfs"));
+    BOURSE_TRY(copy(initrd, spec_.initrd, guest_archive(task)));
+  }
+  if (!arguments_.disk.empty()) {
+    BOURSE_TRY(check_disk(arguments_, arguments_.disk));
+    spec_.disk = arguments_.disk;
+    spec_.disk_format = disk_format(spec_.disk);
+  }
+  return {};
+}
+
+Result<> Guest::create() {
+  spec_.name = domain_name(getpid());
+  const Bytes slice = limits_.mem.value > 0 ? limits_.mem : kDefaultMemory;
+  for (const bool kvm : {true, false}) {
+    if (kvm && !spec_.kvm) continue;
+    spec_.kvm = kvm;
+    spec_.mem = BOURSE_TRY(guest_memory(slice, kvm));
+    domain_ = api_.create(connection_, domain_xml(spec_).c_str(), VIR_DOMAIN_START_PAUSED);
+    if (domain_ != nullptr) return {};
+    // What libvirt takes for usable, the kernel, the file's mode or a hypervisor around us may refuse: it runs, slower.
+    if (!kvm) return Error(Code::kIo, arguments_.uri + " does not start the guest: " + api_.why());
+  }
+  return {};
+}
+
+Result<> Guest::take_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT}) sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals_ < 0) return errno_error("signalfd");
+  return {};
+}
+
+Result<> Guest::start(char** env) {
+  BOURSE_TRY(take_signals());  // from here on they are for the guest
+  BOURSE_TRY(check_libvirt_uri(arguments_.uri));
+  api_ = BOURSE_TRY(Libvirt::open());
+  connection_ = api_.connect(arguments_.uri.c_str());
+  if (connection_ == nullptr) return Error(Code::kIo, "cannot connect to " + arguments_.uri + ": " + api_.why());
+  BOURSE_TRY(choose());
+  BOURSE_TRY(files(env));
+  BOURSE_TRY(create());
+  hooks::crash_point("microvm.after_create");
+  const pid_t emulator = find_emulator(spec_.name);
+  emulator_fd_ = emulator > 0 ? static_cast<int>(syscall(SYS_pidfd_open, emulator, 0)) : -1;
+  if (emulator_fd_ < 0)
+    return Error(Code::kGone, "the guest's emulator cannot be found on this host; is " + arguments_.uri + " its own?");
+  if (auto joined = join_own_groups(emulator); !joined) return std::move(joined).error().add("put the emulator into its slice");
+  hooks::crash_point("microvm.in_slice");
+  char* description = api_.description(domain_, 0);
+  const std::string path = description == nullptr ? "" : console_path(description);
+  free(description);
+  console_ = path.empty() ? -1 : open(path.c_str(), O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (console_ < 0) return errno_error("open the guest's console " + path);
+  struct termios raw {};
+  if (tcgetattr(console_, &raw) == 0) {
+    cfmakeraw(&raw);
+    tcsetattr(console_, TCSANOW, &raw);
+  }
+  if (api_.resume(domain_) != 0) return Error(Code::kIo, "the guest does not start to run: " + api_.why());
+  started_ = true;
+  // Not needed any more, and must not keep libvirt's daemon from a restart.
+  api_.release(std::exchange(domain_, nullptr));
+  api_.disconnect(std::exchange(connection_, nullptr));
+  return {};
+}
+
+void Guest::forward(int signal) {
+  const std::string line = kEscape + std::string(kSignalWord) + std::to_string(signal) + "\n";
+  (void)write_all(console_, line);
+}
+
+// False: the emulator has closed it.
+bool Guest::read_console() {
+  char buffer[16 * 1024];
+  const ssize_t n = read(console_, buffer, sizeof buffer);
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
+  if (n <= 0) return false;
+  // Output that cannot be written (a full disk) must not keep the guest from ending.
+  (void)write_all(STDOUT_FILENO, output_.feed({buffer, static_cast<std::size_t>(n)}));
+  return true;
+}
+
+int Guest::wait() {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> until;
+  for (bool open = true;;) {
+    std::array<pollfd, 3> fds{
+        {{console_, static_cast<short>(open ? POLLIN : 0), 0}, {emulator_fd_, POLLIN, 0}, {signals_, POLLIN, 0}}};
+    if (!open) fds[0].fd = -1;
+    int timeout = -1;
+    if (until) {
+      timeout = static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(*until - Clock::now()).count());
+      if (timeout <= 0) break;
+    }
+    if (poll(fds.data(), fds.size(), timeout) < 0 && errno != EINTR) break;
+    if (fds[2].revents != 0) {
+      signalfd_siginfo info{};
+      if (read(signals_, &info, sizeof info) == sizeof info) forward(static_cast<int>(info.ssi_signo));
+    }
+    if (fds[0].revents != 0) open = read_console();
+    if (output_.exit_code() && !until) until = Clock::now() + std::chrono::milliseconds(kGoneMs);
+    if (fds[1].revents == 0) continue;
+    while (open && console_ >= 0) {  // what it wrote last
+      pollfd last{console_, POLLIN, 0};
+      if (poll(&last, 1, 0) <= 0 || (last.revents & POLLIN) == 0) break;
+      open = read_console();
+    }
+    started_ = false;
+    break;
+  }
+  (void)write_all(STDOUT_FILENO, output_.rest());
+  if (output_.exit_code()) return *output_.exit_code();
+  std::fprintf(
+      stderr,
+      "bourse-microvm: the guest ended and has told no exit status: it crashed, was powered off or had too little memory (%s); "
+      "what its console said is in the output\n",
+      format_size(spec_.mem).c_str());
+  return kFailed;
+}
+
+Result<Libvirt> connect(const std::string& uri, virConnectPtr& connection) {
+  BOURSE_TRY(check_libvirt_uri(uri));
+  Libvirt api = BOURSE_TRY(Libvirt::open());
+  connection = api.connect(uri.c_str());
+  if (connection == nullptr) return Error(Code::kIo, "cannot connect to " + uri + ": " + api.why());
+  return api;
+}
+
+}  // namespace
+
+Result<int> sweep(const std::string& uri) {
+  if (hooks::mutant("microvm.no_sweep")) return 0;
+  virConnectPtr connection = nullptr;
+  const Libvirt api = BOURSE_TRY(connect(uri, connection));
+  virDomainPtr* domains = nullptr;
+  const int count = api.list(connection, &domains, VIR_CONNECT_LIST_DOMAINS_ACTIVE);
+  int ended = 0;
+  for (int i = 0; i < count; ++i) {
+    const char* name = api.name(domains[i]);
+    if (name != nullptr && owner_lives(name) == false && api.destroy(domains[i]) == 0) ++ended;
+    api.release(domains[i]);
+  }
+  free(domains);
+  api.disconnect(connection);
+  if (count < 0) return Error(Code::kIo, uri + " does not list its guests: " + api.why());
+  return ended;
+}
+
+int run(const Arguments& arguments, char** env) {
+  // Guests whose owner was killed at the one moment at which that leaves something.
+  (void)sweep(arguments.uri);
+  Guest guest(arguments);
+  if (auto started = guest.start(env); !started) {
+    std::fprintf(stderr, "bourse-microvm: %s\n", started.error().text().c_str());
+    return kFailed;
+  }
+  hooks::crash_point("microvm.running");
+  return guest.wait();
+}
+
+}  // namespace bourse::microvm

@@ -1,0 +1,205 @@
+// What goes into a guest and what comes out of it. Guests themselves are in microvm.test.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "agent/microvm/guest.h"
+#include "agent/microvm/libvirt_api.h"
+#include "agent/microvm/machine.h"
+#include "tests/support/tree.h"
+
+namespace bourse {
+namespace {
+
+using namespace microvm;  // NOLINT: the tests are about it
+
+std::string run(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return "popen failed";
+  char buffer[4096];
+  for (std::size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.append(buffer, n);
+  const int status = pclose(pipe);
+  return status == 0 ? out : out + "(status " + std::to_string(status) + ")";
+}
+std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+TEST(MicroVmArchive, IsUnpackedByCpio) {
+  if (run("command -v cpio").empty()) GTEST_SKIP() << "cpio is not installed";
+  const tests::Tree tree;
+  std::string binary("#!/bin/sh\n\0\xff\n", 13);
+  binary += std::string(1001, 'x');
+  GuestTask task;
+  task.argv = {"/host/path/job.sh", "a b", "it's", "$HOME", ""};
+  task.env = {"PLAIN=1", "QUOTED=it's \"so\" $HOME `x`\nsecond line", "PATH=/host", "BASH_FUNC_x%%=() { :; }", "1BAD=x", "NOVALUE"};
+  task.directory = "/data/it's here";
+  task.program = binary;
+  write(tree.path() + "/a.cpio", guest_archive(task));
+  EXPECT_EQ(run("cd " + tree.path() + " && cpio -i --quiet <a.cpio 2>&1"), "");
+  EXPECT_EQ(content(tree.path() + "/bourse/program"), binary);
+  struct stat st {};
+  ASSERT_EQ(stat((tree.path() + "/bourse/init").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777U, 0755U);
+  ASSERT_EQ(stat((tree.path() + "/bourse/env").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777U, 0600U);
+  EXPECT_EQ(run("sh -n " + tree.path() + "/bourse/init 2>&1"), "") << "a shell understands it";
+
+  // A real shell reads back exactly what went in.
+  EXPECT_EQ(run("env -i sh -c '. " + tree.path() +
+                "/bourse/env; for v in PLAIN QUOTED BOURSE_GUEST_DIRECTORY NOVALUE; do "
+                "eval \"printf \\\"<%s>\\\" \\\"\\$$v\\\"\"; done'"),
+            "<1><it's \"so\" $HOME `x`\nsecond line></data/it's here><>");
+  std::string words = content(tree.path() + "/bourse/run");
+  ASSERT_EQ(words.compare(0, 5, "exec "), 0) << words;
+  write(tree.path() + "/words", "set -- " + words.substr(5) + "for w; do printf '<%s>' \"$w\"; done");
+  EXPECT_EQ(run("sh " + tree.path() + "/words"), "</bourse/program><a b><it's><$HOME><>");
+}
+
+TEST(MicroVmArchive, CanFollowAnother) {
+  if (run("command -v cpio").empty()) GTEST_SKIP() << "cpio is not installed";
+  // The kernel unpacks images one after the other, each beginning at a multiple of four.
+  GuestTask task;
+  task.argv = {"true"};
+  const std::string archive = guest_archive(task);
+  EXPECT_EQ(archive.size() % 512, 0U);
+  EXPECT_EQ(archive.compare(0, 6, "070701"), 0) << "newc";
+}
+
+TEST(MicroVmConsole, KeepsTheExitStatusOutOfTheOutput) {
+  Console console;
+  EXPECT_EQ(console.feed("hello\nwor"), "hello\nwor");
+  EXPECT_EQ(console.exit_code(), std::nullopt);
+  EXPECT_EQ(console.feed("ld\n\036bour"), "ld\n");
+  EXPECT_EQ(console.feed("se-exit 7"), "");
+  EXPECT_EQ(console.exit_code(), std::nullopt) << "the line has not ended";
+  EXPECT_EQ(console.feed("\r\n[   33.1] reboot: Power down\n"), "") << "the kernel's last words are not the task's";
+  EXPECT_EQ(console.exit_code(), 7);
+}
+
+TEST(MicroVmConsole, PassesOnWhatOnlyLooksLikeAMessage) {
+  const std::string lines[] = {"\036 a record separator\n", "\036bourse-exit\n",     "\036bourse-exit x\n", "\036bourse-exit 256\n",
+                               "\036bourse-exit -1\n",      "\036bourse-exit 1 2\n", "\036bourse-exit \n",  "bourse-exit 3\n"};
+  for (const std::string& line : lines) {
+    Console console;
+    EXPECT_EQ(console.feed(line), line);
+    EXPECT_EQ(console.exit_code(), std::nullopt) << line;
+  }
+  Console console;
+  const std::string endless = "\036" + std::string(100'000, 'x');
+  std::string passed = console.feed(endless);  // in this order: operands of + have none
+  passed += console.rest();
+  EXPECT_EQ(passed, endless);
+  passed = console.feed("\036half");
+  passed += console.rest();
+  EXPECT_EQ(passed, "\036half");
+}
+
+TEST(MicroVmDomain, IsWhatLibvirtsSchemaAllows) {
+  if (run("command -v virt-xml-validate").empty()) GTEST_SKIP() << "virt-xml-validate (libvirt-clients) is not installed";
+  const tests::Tree tree;
+  Domain domain;
+  domain.name = "bourse-1-2";
+  domain.mem = Bytes{256LL * 1024 * 1024};
+  domain.cpus = 3;
+  for (const std::string arch : {"x86_64", "aarch64"}) {
+    for (const bool kvm : {false, true}) {
+      for (const bool disk : {false, true}) {
+        domain.arch = arch;
+        domain.kvm = kvm;
+        domain.kernel = disk ? "" : "/images/it's <a> & \"b\"";
+        domain.initrd = disk ? "" : "/images/initrd";
+        domain.command_line = disk ? "" : "console=ttyS0 x='y'";
+        domain.disk = disk ? "/images/disk.qcow2" : "";
+        domain.disk_format = "qcow2";
+        write(tree.path() + "/domain.xml", domain_xml(domain));
+        EXPECT_EQ(run("virt-xml-validate " + tree.path() + "/domain.xml domain 2>&1 | grep -v ' validates$'"), "(status 256)")
+            << domain_xml(domain);
+      }
+    }
+  }
+}
+
+TEST(MicroVmDomain, BelongsToALivingProcessOrToNobody) {
+  const std::string mine = domain_name(getpid());
+  EXPECT_EQ(owner_lives(mine), true) << mine;
+  EXPECT_EQ(owner_lives(mine + "0"), false) << "the number was another process's before";
+  EXPECT_EQ(owner_lives("bourse-999999999-1"), false);
+  for (const char* name : {"web-server", "bourse", "bourse-", "bourse-1", "bourse-x-1", "bourse-1-x", ""})
+    EXPECT_EQ(owner_lives(name), std::nullopt) << name << " is somebody else's guest";
+}
+
+TEST(MicroVmDomain, LeavesMemoryForTheEmulator) {
+  const auto gib = guest_memory(kGiB, false);
+  ASSERT_TRUE(gib);
+  EXPECT_EQ(gib->value, 896LL * 1024 * 1024);
+  EXPECT_GT(guest_memory(kGiB, true)->value, gib->value) << "translated code needs more";
+  EXPECT_LT(guest_memory(Bytes{64 * kGiB.value}, true)->value, 61 * kGiB.value);
+  const auto small = guest_memory(Bytes{100LL * 1024 * 1024}, false);
+  ASSERT_FALSE(small);
+  EXPECT_NE(small.error().text().find("too little"), std::string::npos) << small.error().text();
+}
+
+TEST(MicroVmDomain, TakesCoresAndMemoryOfItsOwnSlice) {
+  const Limits limits = own_limits();
+  EXPECT_EQ(std::to_string(limits.cpus) + "\n", run("nproc")) << "this process has no quota below its cores";
+}
+
+TEST(LibvirtFacts, ReadsGuestsOfCapabilities) {
+  // The form of virConnectGetCapabilities as libvirt documents it (formatcaps), of a host with KVM.
+  const std::string text = R"(<capabilities><host><cpu><arch>x86_64</arch></cpu></host>
+  <guest>
+    <os_type>hvm</os_type>
+    <arch name='aarch64'>
+      <wordsize>64</wordsize>
+      <emulator>/usr/bin/qemu-system-aarch64</emulator>
+      <machine maxCpus='512'>virt-7.2</machine>
+      <machine canonical='virt-7.2' maxCpus='512'>virt</machine>
+      <machine maxCpus='2'>vexpress-a15</machine>
+      <domain type='qemu'/>
+    </arch>
+  </guest>
+  <guest>
+    <os_type>hvm</os_type>
+    <arch name='x86_64'>
+      <machine canonical='pc-i440fx-7.2' maxCpus='255'>pc</machine>
+      <domain type='qemu'/>
+      <domain type='kvm'/>
+    </arch>
+  </guest>
+  <guest><os_type>exe</os_type><arch name='s390x'><domain type='odd'/></arch></guest>
+</capabilities>)";
+  const auto archs = guest_archs(text);
+  ASSERT_EQ(archs.size(), 3U);
+  EXPECT_EQ(archs[0].arch, "aarch64");
+  EXPECT_EQ(archs[0].how, "emulated");
+  EXPECT_EQ(archs[0].machine, "virt-7.2");
+  EXPECT_EQ(archs[0].cpus_max, 512);
+  EXPECT_EQ(archs[0].machines, (std::vector<std::string>{"vexpress-a15", "virt-7.2"}));
+  EXPECT_EQ(archs[1].arch, "s390x");
+  EXPECT_EQ(archs[2].how, "kvm");
+  EXPECT_TRUE(guest_archs("").empty());
+  EXPECT_TRUE(guest_archs("<guest><arch name='x").empty()) << "cut short";
+}
+
+TEST(LibvirtFacts, AUriIsThisHostsOwn) {
+  for (const char* fine : {"qemu:///system", "qemu+unix:///system", "test:///default", "qemu:///system?socket=/run/x"})
+    EXPECT_TRUE(check_libvirt_uri(fine)) << fine;
+  for (const char* bad :
+       {"", "qemu", "://x", "qemu://h/system", "qemu+ssh://h/system", "qemu+ssh:///system", "qemu+ext:///s?command=x"})
+    EXPECT_FALSE(check_libvirt_uri(bad)) << bad;
+}
+
+}  // namespace
+}  // namespace bourse
