@@ -245,10 +245,10 @@ struct Host::Impl {
   void receive(launcher::Prepared& p) { post(SliceCarved{p.slice, p.error}); }
   void receive(launcher::Released& p) { post(SliceErased{p.slice}); }
   void receive(launcher::StartedTask& p) { begun.push_back(std::move(p)); }
-  void receive(launcher::StartFailed& p) { post(TaskStartFailed{p.task, p.reason}); }
+  void receive(launcher::StartFailed& p) { post(TaskStartFailed{p.task, p.reason, p.withdrawn}); }
   void receive(launcher::Ended& p) {
     std::erase_if(begun, [&p](const launcher::StartedTask& one) { return one.task == p.task; });  // its end says all
-    post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak});
+    post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak, p.started, p.ended});
   }
   template <class Other>
   void receive(Other&) {
@@ -293,13 +293,14 @@ struct Host::Impl {
     if (!ready) return;
     hooks::crash_point("agent.after_append");
     launcher::Start start{a.task, a.slice, a.spec};
-    if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text()});
-    if (auto resolved = artifacts.resolve(start.spec); !resolved) return post(TaskStartFailed{a.task, resolved.error().text()});
+    if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text(), false});
+    if (auto resolved = artifacts.resolve(start.spec); !resolved)
+      return post(TaskStartFailed{a.task, resolved.error().text(), false});
     hooks::crash_point("agent.before_start");
     const auto sent = send(launcher::Packet(std::move(start)));
     send_forgets();
     // Gone: it is asked for again when the launcher is back. Too large or too slow: that would not help.
-    if (!sent && sent.error().code() != Code::kGone) return post(TaskStartFailed{a.task, sent.error().text()});
+    if (!sent && sent.error().code() != Code::kGone) return post(TaskStartFailed{a.task, sent.error().text(), false});
     hooks::crash_point("agent.after_start");
   }
   void act(const RunProbe& a) {

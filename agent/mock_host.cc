@@ -28,15 +28,47 @@ MockHost::Run MockHost::run_of(const TaskSpec& spec) {
 }
 
 MockHost::~MockHost() {
-  for (const auto& [key, timer] : running_) reactor_.cancel(timer);
+  for (const auto& [key, one] : running_) reactor_.cancel(one.timer);
 }
 
 void MockHost::end(const TaskKey& key, int wait_status) {
-  if (running_.erase(key) == 0) return;
+  const auto it = running_.find(key);
+  if (it == running_.end()) return;
+  const SliceId slice = it->second.slice;
+  running_.erase(it);
+  if (--inside_[slice] == 0) inside_.erase(slice);
   TaskEnded ended;
   ended.task = key;
   ended.wait_status = wait_status;
   post_(std::move(ended));
+  next_in_turn(slice);
+}
+
+void MockHost::run(const StartTask& start) {
+  const Run how = run_of(start.spec);
+  const auto timer = reactor_.after(how.time, [this, key = start.task, status = how.exit_code << 8] { end(key, status); });
+  running_[start.task] = {timer, start.slice};
+  ++inside_[start.slice];
+  post_(TaskStarted{start.task, 0});
+}
+
+void MockHost::next_in_turn(const SliceId& slice) {
+  const auto it = waiting_.find(slice);
+  if (it == waiting_.end() || inside_.count(slice) != 0) return;
+  const StartTask next = std::move(it->second.front());
+  it->second.pop_front();
+  if (it->second.empty()) waiting_.erase(it);
+  run(next);
+}
+
+bool MockHost::withdraw(const TaskKey& key) {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    if (std::erase_if(it->second, [&](const StartTask& one) { return one.task == key; }) == 0) continue;
+    if (it->second.empty()) waiting_.erase(it);
+    post_(TaskStartFailed{key, "taken back before it was started", true});
+    return true;
+  }
+  return false;
 }
 
 void MockHost::execute(const HostAction& action) {
@@ -46,13 +78,14 @@ void MockHost::execute(const HostAction& action) {
     post_(SliceErased{erase->slice});
   } else if (const auto* start = std::get_if<StartTask>(&action)) {
     if (running_.count(start->task) != 0) return;
-    const Run run = run_of(start->spec);
-    running_[start->task] = reactor_.after(run.time, [this, key = start->task, status = run.exit_code << 8] { end(key, status); });
-    post_(TaskStarted{start->task, 0});
+    if (!start->spec.in_turn || inside_.count(start->slice) == 0) return run(*start);
+    waiting_[start->slice].push_back(*start);
   } else if (const auto* signal = std::get_if<SignalTask>(&action)) {
+    const bool ends = signal->signal == SIGTERM || signal->signal == SIGKILL;
+    if ((ends || signal->signal == 0) && withdraw(signal->task)) return;
     const auto it = running_.find(signal->task);
-    if (it == running_.end() || (signal->signal != SIGTERM && signal->signal != SIGKILL)) return;
-    reactor_.cancel(it->second);
+    if (it == running_.end() || !ends) return;
+    reactor_.cancel(it->second.timer);
     end(signal->task, signal->signal);
   } else if (const auto* probe = std::get_if<RunProbe>(&action)) {
     prober_->run(*probe, post_);

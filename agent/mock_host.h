@@ -2,9 +2,10 @@
 // thousands of agents (agent.executor = mock).
 //
 // A task's run time is BOURSE_MOCK_RUN_MS in its environment, or argv[0] "mock:MS" or "mock:MS:EXIT"; none of them: it ends at once with 0. SIGTERM and
-// SIGKILL end it. Forgets everything when the agent ends, as a host would whose keeper and launcher died together.
+// SIGKILL end it. One that is to run in turn waits as it would for the launcher. Forgets everything when the agent ends, as a host would whose keeper and launcher died together.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 
@@ -34,7 +35,16 @@ class MockHost final : public Executor {
   Reactor& reactor_;
   std::unique_ptr<Prober> prober_;
   Post post_;
-  std::map<TaskKey, Reactor::TimerId> running_;
+  struct Running {
+    Reactor::TimerId timer = 0;
+    SliceId slice;
+  };
+  void run(const StartTask& start);
+  void next_in_turn(const SliceId& slice);
+  [[nodiscard]] bool withdraw(const TaskKey& key);
+  std::map<TaskKey, Running> running_;
+  std::map<SliceId, std::size_t> inside_;
+  std::map<SliceId, std::deque<StartTask>> waiting_;
 };
 
 }  // namespace bourse

@@ -95,6 +95,7 @@ void TaskTable::add_environment(const Turn& turn, const Task& task, TaskSpec& sp
   };
   // A job submitted from within a job exports the outer one's: ours replace them. TRACEPARENT stays where we have none.
   std::erase_if(spec.env, [&](const std::string& variable) {
+    if (variable.empty() || (variable[0] != 'B' && variable[0] != 'T')) return false;
     return std::any_of(std::begin(ours), std::end(ours), [&](const auto& one) {
       return variable.compare(0, one.first.size(), one.first) == 0 && !(one.second.empty() && one.first == "TRACEPARENT=");
     });
@@ -115,8 +116,9 @@ void TaskTable::start(Turn& turn, Task& task) {
   }
   task.phase = Phase::kStarting;
   task.ran = true;
-  task.started_mono = turn.now.mono;  // asked for; until its start is told
-  TaskSpec spec = *task.spec;
+  task.started_mono = turn.now.mono;      // asked for; until its start is told
+  TaskSpec spec = std::move(*task.spec);  // asked for again, it comes from the payload
+  task.spec.reset();
   add_environment(turn, task, spec);
   turn.host(StartTask{task.key, task.slice, std::move(spec)});
 }
@@ -142,6 +144,7 @@ void TaskTable::kill(Turn& turn, const Kill& message) {
   Task* task = find(key);
   if (task == nullptr) return never(turn, key, SliceId{message.framework, 0}, "this agent does not know it");
   if (task->phase == Phase::kEnded) return report(turn, *task);
+  if (message.unstarted_only) return take_back(turn, *task);
   if (message.signal != 0 && message.signal != SIGKILL) {
     if (task->phase != Phase::kRunning) return;
     task->asked_signal = message.signal;
@@ -152,6 +155,15 @@ void TaskTable::kill(Turn& turn, const Kill& message) {
                          : message.grace < Duration(0) ? task->limits.kill_grace
                                                        : message.grace;
   begin_end(turn, *task, message.preempt ? TaskState::kPreempted : TaskState::kKilled, grace, {}, message.first_process_only);
+}
+
+// Only the host knows whether it has been started: its answer is TaskStartFailed, or there is none and the task goes on.
+void TaskTable::take_back(Turn& turn, Task& task) {
+  if (task.phase == Phase::kStarting) turn.host(SignalTask{task.key, 0, false});
+  if (task.phase != Phase::kWaiting || task.restored) return;
+  TaskStatus status = status_of(task, TaskState::kNeverStarted);
+  status.message = "taken back before it was started";
+  finish(turn, task, std::move(status));
 }
 
 void TaskTable::begin_end(Turn& turn, Task& task, TaskState cause, Duration grace, const std::string& why,
@@ -305,7 +317,7 @@ void TaskTable::refuse(Turn& turn, const TaskKey& key, const SliceId& slice, con
 }
 
 void TaskTable::finish(Turn& turn, Task& task, TaskStatus status) {
-  if (status.started > Duration(0) || task.phase == Phase::kRunning) status.ended = turn.now.wall;
+  if (status.ended == Duration(0) && (status.started > Duration(0) || task.phase == Phase::kRunning)) status.ended = turn.now.wall;
   if (task.phase == Phase::kRunning) turn.out.disarm(timer_key(AgentTimer::kTask, task.handle));
   const SliceId slice = task.slice;
   task.last = std::move(status);
@@ -374,8 +386,9 @@ void TaskTable::started(Turn& turn, const TaskStarted& event) {
 void TaskTable::start_failed(Turn& turn, const TaskStartFailed& event) {
   Task* task = find(event.task);
   if (task == nullptr || task->phase == Phase::kEnded) return;
-  TaskStatus status = status_of(*task, task->cause == TaskState::kStaging ? TaskState::kFailedStart : task->cause);
-  status.message = event.reason;
+  const TaskState plain = event.withdrawn ? TaskState::kNeverStarted : TaskState::kFailedStart;
+  TaskStatus status = status_of(*task, task->cause == TaskState::kStaging ? plain : task->cause);
+  status.message = event.withdrawn && !task->why.empty() ? task->why : event.reason;
   finish(turn, *task, std::move(status));
 }
 
@@ -393,9 +406,11 @@ void TaskTable::ended(Turn& turn, const TaskEnded& event) {
     const bool asked = task->phase == Phase::kStarting && task->started_mono > Duration(0);
     task->phase = Phase::kRunning;
     task->ran = true;
-    task->started_wall = turn.now.wall - (asked ? turn.now.mono - task->started_mono : Duration(0));
+    task->started_wall =
+        event.started > Duration(0) ? event.started : turn.now.wall - (asked ? turn.now.mono - task->started_mono : Duration(0));
   }
   TaskStatus status = status_of(*task, TaskState::kUnknownExit);
+  status.ended = event.ended;
   status.cpu = event.cpu;
   status.mem_peak = event.mem_peak;
   status.message = task->why;
@@ -425,26 +440,33 @@ void TaskTable::host_tasks(Turn& turn, const HostTasks& event) {
     if (task == nullptr || task->phase != Phase::kRunning) started(turn, TaskStarted{key, 0});
   }
   bool settle = false;
-  std::vector<TaskKey> again;
+  std::vector<std::pair<std::uint64_t, TaskKey>> again;  // by handle: some wait for their turn
   for (auto& [key, task] : tasks_) {
     task.missing = task.phase == Phase::kRunning && running.count(key) == 0;
     settle = settle || task.missing || task.restored;
-    if (task.phase == Phase::kStarting) again.push_back(key);
+    if (task.phase == Phase::kStarting) again.emplace_back(task.handle, key);
     if (task.phase == Phase::kRunning && !task.missing && task.cause != TaskState::kStaging) {
       turn.host(SignalTask{key, task.kill_at <= turn.now.mono ? SIGKILL : SIGTERM, true});
       arm(turn, task);
     }
   }
   // Starting is idempotent: the launcher answers for a task that it knows.
-  for (const TaskKey& key : again) start(turn, *find(key));
+  start_again(turn, std::move(again));
   if (settle) turn.out.arm(timer_key(AgentTimer::kSettle), kSettle);
 }
 
 void TaskTable::host_retry(Turn& turn) {
-  std::vector<TaskKey> again;
+  std::vector<std::pair<std::uint64_t, TaskKey>> again;
   for (const auto& [key, task] : tasks_)
-    if (task.phase == Phase::kStarting) again.push_back(key);
-  for (const TaskKey& key : again) start(turn, *find(key));
+    if (task.phase == Phase::kStarting) again.emplace_back(task.handle, key);
+  start_again(turn, std::move(again));
+}
+
+void TaskTable::start_again(Turn& turn, std::vector<std::pair<std::uint64_t, TaskKey>> tasks) {
+  std::sort(tasks.begin(), tasks.end());
+  for (const auto& [handle, key] : tasks) {
+    if (Task* task = find(key); task != nullptr && task->phase == Phase::kStarting) start(turn, *task);
+  }
 }
 
 void TaskTable::settle_due(Turn& turn) {

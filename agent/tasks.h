@@ -96,6 +96,8 @@ class TaskTable {
   void erase(const TaskKey& key);
   void start(Turn& turn, Task& task);
   void begin_end(Turn& turn, Task& task, TaskState cause, Duration grace, const std::string& why, bool first_process_only = false);
+  void take_back(Turn& turn, Task& task);
+  void start_again(Turn& turn, std::vector<std::pair<std::uint64_t, TaskKey>> tasks);
   void finish(Turn& turn, Task& task, TaskStatus status);
   void refuse(Turn& turn, const TaskKey& key, const SliceId& slice, const std::string& why);
   void never(Turn& turn, const TaskKey& key, const SliceId& slice, const std::string& why);

@@ -107,23 +107,17 @@ Result<> Channel::flush() {
 
 Result<Packet> Channel::receive() {
   if (fd_ < 0) return Error(Code::kGone, "launcher channel: closed");
-  buffer_.resize(64 * 1024);
+  // Large enough for the largest, so that one call does. Not touched, its pages are not there; those of a large packet are given back.
+  if (!buffer_) buffer_.reset(new char[kPacketBytesMax]);
   for (;;) {
-    // Asks for the size first: nearly all packets are small, and a buffer for the largest would be most of our memory.
-    const ssize_t size = recv(fd_, nullptr, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+    const ssize_t size = recv(fd_, buffer_.get(), kPacketBytesMax, MSG_TRUNC | MSG_DONTWAIT);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return Error(Code::kBusy, "launcher channel: nothing there");
     if (size < 0) return Error(Code::kGone, errno_error("launcher channel: receive").text());
     if (size == 0) return Error(Code::kGone, "launcher channel: closed by the peer");
-    if (static_cast<std::size_t>(size) > kPacketBytesMax) {
-      (void)recv(fd_, nullptr, 0, MSG_DONTWAIT);
-      return Error(Code::kCorrupt, "launcher packet: larger than 4 MiB");
-    }
-    if (static_cast<std::size_t>(size) > buffer_.size()) buffer_.resize(static_cast<std::size_t>(size));
-    const ssize_t n = recv(fd_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-    if (n < 0) continue;
-    auto packet = decode(std::string_view(buffer_).substr(0, static_cast<std::size_t>(n)));
-    if (buffer_.size() > 64 * 1024) std::string().swap(buffer_);
+    if (static_cast<std::size_t>(size) > kPacketBytesMax) return Error(Code::kCorrupt, "launcher packet: larger than 4 MiB");
+    auto packet = decode(std::string_view(buffer_.get(), static_cast<std::size_t>(size)));
+    if (static_cast<std::size_t>(size) > kPacketBytesKept) buffer_.reset();
     if (!packet) return Error(Code::kCorrupt, packet.error().text());
     return packet;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <string>
 
 #include "agent/launcher/protocol.h"
@@ -9,6 +10,7 @@
 
 namespace bourse::launcher {
 
+constexpr std::size_t kPacketBytesKept = 256 * 1024;         // memory of a larger one is given back
 constexpr std::size_t kOutboundBytesMax = 64 * 1024 * 1024;  // waiting for a slow peer; more, and the connection is given up
 
 // STATE/launcher.sock, with buffers that take the largest packet. kNotFound, kGone: nobody listens, start the keeper.
@@ -38,7 +40,7 @@ class Channel {
   int fd_ = -1;
   std::deque<std::string> out_;
   std::size_t out_bytes_ = 0;
-  std::string buffer_;
+  std::unique_ptr<char[]> buffer_;
 };
 
 }  // namespace bourse::launcher

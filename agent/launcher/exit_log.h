@@ -52,6 +52,7 @@ class ExitLog {
     Duration cpu{0};
     bool out_of_memory = false;
     Bytes mem_peak;
+    Duration started_wall{0}, ended_wall{0};  // of this life of the launcher only; 0: of an earlier one
   };
 
   // Creates the log, or reads it. One of another boot is put aside (NAME.old) and a new one begun.

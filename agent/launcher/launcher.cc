@@ -32,8 +32,10 @@ constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
 constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
 constexpr std::int64_t kHalfStartedMs = 10'000;  // a child of a dead launcher that has not executed by then is killed
 constexpr int kPacketsPerTurn = 64;
-constexpr std::int64_t kHoldStartedMs =
-    5;  // a start is told so much later, or with the task's end: one wake-up of the agent for both
+// A start is told so much later, or with the task's end: one wake-up of the agent for both. So is an end, as long as enough tasks wait
+// for their turn in the slice to keep it busy meanwhile.
+constexpr std::int64_t kHoldMs = 5;
+constexpr std::size_t kWaitingEnough = 4;
 
 std::int64_t now_ms() {
   struct timespec now {};
@@ -68,6 +70,12 @@ bool read_stat(pid_t pid, Stat& out) {
 
 int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 void pidfd_send(int fd, int signal) { syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0); }
+
+Duration wall_now() {
+  struct timespec now {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return Duration(now.tv_sec * 1'000'000 + now.tv_nsec / 1000);
+}
 
 Duration cpu_of(const struct rusage& used) {
   return Duration((used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1'000'000 + used.ru_utime.tv_usec + used.ru_stime.tv_usec);
@@ -172,12 +180,12 @@ void Launcher::take_over() {
   for (const auto& key : log_->last_in_leaf()) {
     const auto& task = *log_->find(key);
     const bool adopted = static_cast<bool>(isolator_->adopt(slice_word(task.slice), key_word(key), task.leaf));
-    if (adopted && task.how != ExitLog::How::kRunning) clearing_[key] = now_ms();
+    if (adopted && task.how != ExitLog::How::kRunning) clearing_[key] = now_ms(), turns_.enter(task.slice, key);
   }
   std::vector<TaskKey> running;
   for (const auto& [key, task] : log_->tasks()) {
     known_.insert(task.slice);
-    if (task.how == ExitLog::How::kRunning) running.push_back(key);
+    if (task.how == ExitLog::How::kRunning) running.push_back(key), turns_.enter(task.slice, key);
   }
   for (const auto& key : running) take_over_task(key, *log_->find(key));
   log_has_grown();
@@ -213,8 +221,10 @@ Result<> Launcher::loop() {
       return {};
     }
     int wait_ms = work_ms_;
-    if (!begun_.empty()) {
-      const auto left = static_cast<int>(std::clamp<std::int64_t>(begun_.front().due_ms - now_ms(), 0, kHoldStartedMs));
+    if (!begun_.empty() || !held_.empty()) {
+      std::int64_t due = begun_.empty() ? held_.front().due_ms : begun_.front().due_ms;
+      if (!held_.empty()) due = std::min(due, held_.front().due_ms);
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(due - now_ms(), 0, kHoldMs));
       wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
     }
     const int n = epoll_wait(epoll_, events, 32, wait_ms);
@@ -246,7 +256,7 @@ Result<> Launcher::loop() {
         if (const auto* task = log_->find(key); task && task->how == ExitLog::How::kRunning) not_known(key);
       }
     }
-    tell_begun();
+    tell_due();
     if (n <= 0 && work_ms_ >= 0) work();
   }
 }
@@ -264,7 +274,9 @@ void Launcher::accept_agent() {
   }
   size_buffers(fd);
   agent_ = Channel(fd);  // a new one replaces the old: the agent restarted
-  begun_.clear();        // State tells it
+  begun_.clear();        // State tells it, and the ends
+  held_.clear();
+  turns_.forget_waiting();  // it asks for them again
   struct epoll_event event {};
   event.events = EPOLLIN;
   event.data.fd = fd;
@@ -312,24 +324,42 @@ void Launcher::send(const Packet& packet) {
   epoll_ctl(epoll_, EPOLL_CTL_MOD, agent_.fd(), &event);
 }
 
-void Launcher::tell_begun() {
-  const std::int64_t now = begun_.empty() ? 0 : now_ms();
+void Launcher::tell_due() {
+  const std::int64_t now = begun_.empty() && held_.empty() ? 0 : now_ms();
+  const bool begun_due = !begun_.empty() && begun_.front().due_ms <= now;
+  if (!held_.empty() && (held_.front().due_ms <= now || begun_due)) tell_held();  // who followed was started later
   while (!begun_.empty() && begun_.front().due_ms <= now) {
     send(StartedTask{begun_.front().task, begun_.front().pid});
     begun_.pop_front();
   }
 }
 
+// All of them, though only the first is due: one wake-up of the agent.
+void Launcher::tell_held() {
+  for (const Held& one : std::exchange(held_, {})) {
+    if (const auto* task = log_->find(one.task)) send_end(one.task, *task);
+  }
+}
+
+void Launcher::send_end(const TaskKey& key, const ExitLog::Task& task) {
+  send(Ended{key, task.how == ExitLog::How::kEnded, task.wait_status, task.cpu, task.out_of_memory, task.mem_peak,
+             task.started_wall, task.ended_wall});
+}
+
 void Launcher::tell(const TaskKey& key, const ExitLog::Task& task) {
+  const bool clear = clearing_.count(key) == 0;
   const auto held = std::find_if(begun_.begin(), begun_.end(), [&](const Begun& one) { return one.task == key; });
-  if (held != begun_.end() && clearing_.count(key) == 0) {
+  if (held != begun_.end() && clear) {
     if (task.how != ExitLog::How::kRunning) send(StartedTask{key, held->pid});
     begun_.erase(held);
   }
   if (task.how == ExitLog::How::kRunning) {
     send(StartedTask{key, task.pid});
-  } else if (clearing_.count(key) == 0) {
-    send(Ended{key, task.how == ExitLog::How::kEnded, task.wait_status, task.cpu, task.out_of_memory, task.mem_peak});
+  } else if (clear && turns_.waiting(task.slice) >= kWaitingEnough && agent_.open()) {
+    held_.push_back({now_ms() + kHoldMs, key});
+  } else if (clear) {
+    tell_held();
+    send_end(key, task);
   }
 }
 
@@ -368,6 +398,7 @@ void Launcher::handle(Prepare prepare) {
 void Launcher::handle(Release release) {
   known_.erase(release.slice);
   releasing_[release.slice] = true;
+  for (const Start& start : turns_.withdraw_all(release.slice)) withdrawn(start, "its slice was released");
   work();
 }
 
@@ -376,7 +407,8 @@ void Launcher::handle(Start start) {
     tell(start.task, *task);
     return;
   }
-  const auto fail = [&](std::string reason) { send(StartFailed{start.task, std::move(reason)}); };
+  if (turns_.waits(start.slice, start.task)) return;
+  const auto fail = [&](std::string reason) { send(StartFailed{start.task, std::move(reason), false}); };
   if (known_.count(start.slice) == 0 || releasing_.count(start.slice) != 0) {
     return fail("slice " + to_text(start.slice) + " is not prepared on this host");
   }
@@ -384,6 +416,17 @@ void Launcher::handle(Start start) {
   if (!privileged_ && (start.spec.uid != geteuid())) {
     return fail("the launcher does not run as root and cannot start tasks of uid " + std::to_string(start.spec.uid));
   }
+  auto waits = turns_.wait(start);
+  if (!waits) return fail(waits.error().text());
+  if (!*waits) begin(std::move(start));
+}
+
+void Launcher::next_in_turn(const SliceId& slice) {
+  while (auto start = turns_.next(slice)) begin(*std::move(start));
+}
+
+void Launcher::begin(Start start) {
+  const auto fail = [&](std::string reason) { send(StartFailed{start.task, std::move(reason), false}); };
   const std::string slice = slice_word(start.slice), task = key_word(start.task);
   auto groups = users_.groups(start.spec.user, start.spec.uid, start.spec.gid, now_ms());
   if (!groups) return fail(groups.error().text());
@@ -417,13 +460,25 @@ void Launcher::handle(Start start) {
   record.pid = launched.pid;
   record.ticks = launched.ticks;
   record.leaf = leaf;
+  record.started_wall = wall_now();
+  turns_.enter(start.slice, start.task);
   log_->started(start.task, std::move(record));
   rebooted_ = false;
-  begun_.push_back({now_ms() + kHoldStartedMs, start.task, launched.pid});
+  begun_.push_back({now_ms() + kHoldMs, start.task, launched.pid});
 }
+
+void Launcher::withdrawn(const Start& start, const std::string& why) { send(StartFailed{start.task, why, true}); }
 
 void Launcher::handle(const Signal& signal) {
   const auto* task = log_->find(signal.task);
+  if (!task && (signal.signal == SIGTERM || signal.signal == SIGKILL || signal.signal == 0)) {
+    if (const auto start = turns_.withdraw(signal.task)) {
+      withdrawn(*start, "taken back before it was started");
+      next_in_turn(start->slice);
+    }
+    return;
+  }
+  if (signal.signal == 0) return;
   if (!task || (task->how != ExitLog::How::kRunning && clearing_.count(signal.task) == 0)) return;
   if (signal.whole && signal.signal == SIGKILL) {
     killing_.insert(signal.task);
@@ -476,7 +531,8 @@ void Launcher::reap() {
 }
 
 void Launcher::first_process_ended(const TaskKey& key, int wait_status, Duration cpu, Bytes largest) {
-  const auto* task = log_->find(key);
+  auto* task = log_->find(key);
+  task->ended_wall = wall_now();
   const auto usage = isolator_->usage(slice_word(task->slice), key_word(key));
   const Usage u = usage ? *usage : Usage{};
   if (hooks::mutant("launcher.exit_not_logged")) {
@@ -524,7 +580,15 @@ void Launcher::clear_leaf(const TaskKey& key) {
     return;
   }
   killing_.erase(key);
-  if (task) tell(key, *task);
+  if (task) cleared(key, *task);
+}
+
+// The next one of the slice first: everything else can wait.
+void Launcher::cleared(const TaskKey& key, const ExitLog::Task& task) {
+  const SliceId slice = task.slice;
+  turns_.leave(slice, key);
+  if (!stopping_) next_in_turn(slice);
+  if (const auto* same = log_->find(key)) tell(key, *same);
 }
 
 void Launcher::ask_for_work() {
@@ -548,7 +612,7 @@ void Launcher::work() {
     if (task && clearing_.count(key) != 0 && now_ms() - since > kLeftoverMs) {
       clearing_.erase(key);
       note(Error(Code::kBusy, to_text(key) + ": a process that it left cannot be killed; its slice stays until it ends"));
-      tell(key, *task);
+      cleared(key, *task);
     }
   }
   std::set<SliceId> busy;
@@ -579,6 +643,7 @@ void Launcher::work() {
 // The orderly end: nothing of ours stays.
 void Launcher::stop() {
   stopping_ = true;
+  turns_.forget_waiting();
   for (const auto& slice : known_) releasing_.emplace(slice, false);
   for (const auto& [key, task] : log_->tasks()) releasing_.emplace(task.slice, false);
   known_.clear();

@@ -18,6 +18,7 @@
 #include "agent/launcher/channel.h"
 #include "agent/launcher/exit_log.h"
 #include "agent/launcher/keeper.h"
+#include "agent/launcher/turns.h"
 #include "agent/launcher/users.h"
 
 namespace bourse::launcher {
@@ -48,7 +49,12 @@ class Launcher {
   void handle(const Signal& signal);
   void handle(const Forget& forget);
   void send(const Packet& packet);
-  void tell_begun();                                         // the starts that are due
+  void begin(Start start);
+  void next_in_turn(const SliceId& slice);
+  void withdrawn(const Start& start, const std::string& why);
+  void tell_due();   // starts and ends that were held and are due
+  void tell_held();  // ends
+  void send_end(const TaskKey& key, const ExitLog::Task& task);
   void tell(const TaskKey& key, const ExitLog::Task& task);  // StartedTask or Ended
 
   // Ends.
@@ -57,7 +63,8 @@ class Launcher {
   void log_has_grown();
   void not_known(const TaskKey& key);
   void clear_leaf(const TaskKey& key);  // then the agent is told
-  void work();                          // all that has to be tried again
+  void cleared(const TaskKey& key, const ExitLog::Task& task);
+  void work();  // all that has to be tried again
   void ask_for_work();
   void stop();
   void note(const Result<>& result);
@@ -81,7 +88,13 @@ class Launcher {
     TaskKey task;
     pid_t pid = 0;
   };
-  std::deque<Begun> begun_;         // starts not told yet, oldest first
+  std::deque<Begun> begun_;  // starts not told yet, oldest first
+  struct Held {
+    std::int64_t due_ms = 0;
+    TaskKey task;
+  };
+  std::deque<Held> held_;  // ends not told yet, oldest first: their slices have work enough
+  Turns turns_;
   std::map<int, TaskKey> watched_;  // by pidfd
   std::map<TaskKey, int> pidfds_;   // of tasks that are not our children
   int work_ms_ = -1;                // next try; -1: nothing to do

@@ -147,10 +147,13 @@ struct Encoder {
   std::string operator()(const Prepared& p) const { return "prepared " + slice_word(p.slice) + " " + one_line(p.error) + "\n"; }
   std::string operator()(const Released& p) const { return "released " + slice_word(p.slice) + "\n"; }
   std::string operator()(const StartedTask& p) const { return "started " + key_word(p.task) + " " + std::to_string(p.pid) + "\n"; }
-  std::string operator()(const StartFailed& p) const { return "failed " + key_word(p.task) + " " + one_line(p.reason) + "\n"; }
+  std::string operator()(const StartFailed& p) const {
+    return (p.withdrawn ? "withdrawn " : "failed ") + key_word(p.task) + " " + one_line(p.reason) + "\n";
+  }
   std::string operator()(const Ended& p) const {
     return "ended " + key_word(p.task) + (p.known ? " 1 " : " 0 ") + std::to_string(p.wait_status) + " " +
-           std::to_string(p.cpu.count()) + (p.out_of_memory ? " 1 " : " 0 ") + std::to_string(p.mem_peak.value) + "\n";
+           std::to_string(p.cpu.count()) + (p.out_of_memory ? " 1 " : " 0 ") + std::to_string(p.mem_peak.value) + " " +
+           std::to_string(p.started.count()) + " " + std::to_string(p.ended.count()) + "\n";
   }
 };
 
@@ -221,7 +224,7 @@ Result<Packet> decode(std::string_view bytes) {
   } else if (kind == "signal") {
     Signal p;
     p.task = w.key();
-    p.signal = w.num<int>(1);
+    p.signal = w.num<int>(0);
     p.whole = w.flag();
     if (p.signal > 64) return malformed(kind);
     packet = std::move(p);
@@ -239,8 +242,9 @@ Result<Packet> decode(std::string_view bytes) {
     p.task = w.key();
     p.pid = w.num<std::int64_t>(0);
     packet = std::move(p);
-  } else if (kind == "failed") {
+  } else if (kind == "failed" || kind == "withdrawn") {
     StartFailed p;
+    p.withdrawn = kind == "withdrawn";
     p.task = w.key();
     p.reason = w.text();
     packet = std::move(p);
@@ -252,6 +256,10 @@ Result<Packet> decode(std::string_view bytes) {
     p.cpu = Duration(w.num<std::int64_t>(0));
     p.out_of_memory = w.flag();
     p.mem_peak = Bytes{w.num<std::int64_t>(0)};
+    if (w.more()) {  // a launcher of an earlier version does not say
+      p.started = Duration(w.num<std::int64_t>(0));
+      p.ended = Duration(w.num<std::int64_t>(0));
+    }
     packet = std::move(p);
   } else {
     return malformed(kind);

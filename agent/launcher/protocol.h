@@ -51,12 +51,12 @@ struct Start {
   TaskKey task;
   SliceId slice;
   TaskSpec spec;
-};  // -> StartedTask or StartFailed; artifacts already resolved to paths
+};  // -> StartedTask or StartFailed; artifacts already resolved to paths. spec.in_turn: waits, see turns.h
 struct Signal {
   TaskKey task;
   int signal = 0;
   bool whole = false;
-};  // SIGKILL + whole: until the leaf is empty
+};  // SIGKILL + whole: until the leaf is empty. 0: nothing but what SIGTERM and SIGKILL do too: dropped if it waits for its turn
 struct Forget {
   TaskKey task;
 };
@@ -87,6 +87,7 @@ struct StartedTask {
 struct StartFailed {
   TaskKey task;
   std::string reason;
+  bool withdrawn = false;  // by a Signal, before its turn
 };
 struct Ended {
   TaskKey task;
@@ -95,6 +96,7 @@ struct Ended {
   Duration cpu{0};
   bool out_of_memory = false;
   Bytes mem_peak;
+  Duration started{0}, ended{0};  // wall time; 0: by an earlier launcher
 };
 
 using Packet =

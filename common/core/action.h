@@ -46,7 +46,7 @@ struct SignalTask {
   TaskKey task;
   std::int32_t signal = 0;
   bool whole = false;
-};  // whole: every process of the task's cgroup
+};  // whole: every process of the task's cgroup. A task that waits for its turn is dropped by SIGTERM, SIGKILL and 0; 0 does no more
 struct ForgetTask {
   TaskKey task;
 };                 // its terminal status is acknowledged: drop exit records

@@ -68,7 +68,8 @@ struct TaskStarted {
 struct TaskStartFailed {
   TaskKey task;
   std::string reason;
-};  // "chdir /x: No such file or directory"
+  bool withdrawn = false;  // a signal reached it while it waited for its turn
+};                         // "chdir /x: No such file or directory"
 struct TaskEnded {
   TaskKey task;
   bool known = true;             // false: it ended, nobody knows how
@@ -76,6 +77,7 @@ struct TaskEnded {
   bool out_of_memory = false;
   Duration cpu{0};
   Bytes mem_peak;
+  Duration started{0}, ended{0};  // wall time, where the host knows it better than the moment of this event; 0: it does not
 };
 struct HostTasks {  // the launcher (or its successor) is there: every task it or the exit log knows, running
   std::vector<TaskKey> running;

@@ -275,6 +275,8 @@ struct Kill {  // F->M->A. Idempotent. An unknown task is answered with kNeverSt
   bool first_process_only = false;
   Duration grace{-1};    // < 0: the task's own
   bool preempt = false;  // reported as kPreempted
+  // Takes it back if it has not been started (see TaskSpec.in_turn): kNeverStarted follows. One that has been started goes on untouched.
+  bool unstarted_only = false;
   bool operator==(const Kill&) const = default;
 };
 struct StatusUpdate {  // A->M->F. Resent by the agent until acknowledged; in order within (agent, stream, framework).

@@ -52,6 +52,9 @@ struct TaskSpec {
   bool warn_shell_only = false;  // to the first process only (Slurm's B:), else to the whole task
   bool fence_lease = false;      // end it on its host when the leader is not heard for the lease
   std::string trace;             // W3C traceparent
+  // Not before the tasks that its slice was given earlier have ended: then at once, without asking anybody. So a framework can keep a
+  // slice busy with short tasks. Until then it counts as staging, and Kill.unstarted_only takes it back.
+  bool in_turn = false;
   bool operator==(const TaskSpec&) const = default;
 };
 

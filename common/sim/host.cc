@@ -66,7 +66,9 @@ void Host::on(const StartTask& action) {
     if (known->second.ended) report_end(action.task, known->second);
     return;
   }
-  tasks_[action.task].slice = action.slice;
+  Task& fresh = tasks_[action.task];
+  fresh.slice = action.slice;
+  fresh.order = ++orders_;
   later(options_.start_max, [this, key = action.task, spec = action.spec] { started(key, spec); });
 }
 
@@ -75,13 +77,20 @@ void Host::started(const TaskKey& key, const TaskSpec& spec) {
   if (it == tasks_.end()) return;
   if (!slices_.contains(it->second.slice)) {
     tasks_.erase(it);
-    post(TaskStartFailed{key, "its slice is not on this host"});
+    post(TaskStartFailed{key, "its slice is not on this host", false});
     return;
   }
+  if (spec.in_turn && !has_turn(it->second)) {
+    it->second.in_turn = spec;
+    return;
+  }
+  it->second.in_turn.reset();
   const TaskPlan plan = planner_(key, spec);
   if (!plan.start_error.empty()) {
+    const SliceId slice = it->second.slice;
     tasks_.erase(it);
-    post(TaskStartFailed{key, plan.start_error});
+    post(TaskStartFailed{key, plan.start_error, false});
+    next_in_turn(slice);
     return;
   }
   Task& task = it->second;
@@ -100,6 +109,29 @@ void Host::started(const TaskKey& key, const TaskSpec& spec) {
   post(TaskStarted{key, ++pids_});
 }
 
+// Nobody whom its slice was given earlier is left, and nobody else runs in it.
+bool Host::has_turn(const Task& task) const {
+  return std::none_of(tasks_.begin(), tasks_.end(), [&](const auto& item) {
+    const Task& other = item.second;
+    return other.slice == task.slice && !other.ended && (other.running || other.order < task.order);
+  });
+}
+
+void Host::next_in_turn(const SliceId& slice) {
+  for (const auto& [key, task] : tasks_) {
+    if (task.slice != slice || !task.in_turn || !has_turn(task)) continue;
+    later(options_.start_max, [this, key = key] {
+      const auto it = tasks_.find(key);
+      if (it != tasks_.end() && it->second.in_turn) started(key, TaskSpec(*it->second.in_turn));
+    });
+    return;
+  }
+}
+
+void Host::forget_waiting() {
+  std::erase_if(tasks_, [](const auto& item) { return item.second.in_turn.has_value(); });
+}
+
 void Host::end(const TaskKey& key, std::int32_t wait_status) {
   const auto it = tasks_.find(key);
   if (it == tasks_.end() || !it->second.running) return;
@@ -114,6 +146,7 @@ void Host::end(const TaskKey& key, std::int32_t wait_status) {
   truth.wait_status = wait_status;
   if (on_ended) on_ended(key, truth);
   report_end(key, task);
+  next_in_turn(task.slice);
 }
 
 void Host::report_end(const TaskKey& key, const Task& task) {
@@ -128,6 +161,12 @@ void Host::report_end(const TaskKey& key, const Task& task) {
 void Host::on(const SignalTask& action) {
   const auto it = tasks_.find(action.task);
   if (it == tasks_.end() || it->second.ended) return;
+  if (it->second.in_turn && (action.signal == 0 || action.signal == SIGTERM || action.signal == SIGKILL)) {
+    const SliceId slice = it->second.slice;
+    tasks_.erase(it);
+    post(TaskStartFailed{action.task, "taken back before it was started", true});
+    return next_in_turn(slice);
+  }
   if (action.signal == SIGKILL || (action.signal == SIGTERM && !it->second.ignores_term)) {
     later(milliseconds(1), [this, key = action.task, signal = action.signal] { end(key, signal); });
   }
@@ -146,6 +185,7 @@ void Host::on(const RunProbe& action) {
 
 void Host::agent_started() {
   if (!launcher_up_) return;  // launcher_returns() tells
+  forget_waiting();           // the agent asks for them again
   later(milliseconds(2), [this] {
     HostTasks all;
     all.rebooted = rebooted_;

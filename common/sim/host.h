@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/core/action.h"
@@ -72,7 +73,12 @@ class Host {
     bool out_of_memory = false, ignores_term = false;
     Duration started{0}, ended_at{0};
     EventQueue::Handle end;
+    std::uint64_t order = 0;            // of the requests
+    std::optional<TaskSpec> in_turn{};  // it waits for its turn
   };
+  [[nodiscard]] bool has_turn(const Task& task) const;
+  void next_in_turn(const SliceId& slice);
+  void forget_waiting();
   void post(Event event);
   // On this boot only, and in the order of the requests: the launcher's socket is first in, first out.
   void later(Duration most, std::function<void()> call);
@@ -102,6 +108,7 @@ class Host {
   Duration booted_{0};
   bool rebooted_ = false, launcher_up_ = true;
   std::int64_t pids_ = 1000;
+  std::uint64_t orders_ = 0;
 };
 
 }  // namespace bourse::sim

@@ -20,13 +20,15 @@ Offset<fb::Kill> write(Builder& b, const Kill& body) {
   const auto agent = put(b, body.agent);
   const auto framework = put(b, body.framework);
   const auto task = put(b, body.task);
-  return fb::CreateKill(b, agent, framework, task, body.signal, body.first_process_only, body.grace.count(), body.preempt);
+  return fb::CreateKill(b, agent, framework, task, body.signal, body.first_process_only, body.grace.count(), body.preempt,
+                        body.unstarted_only);
 }
 
 bool read(In& in, const fb::Kill& table, Kill& body) {
   body.first_process_only = table.first_process_only();
   body.grace = Duration(table.grace_us());  // below zero has a meaning here
   body.preempt = table.preempt();
+  body.unstarted_only = table.unstarted_only();
   return in.name(table.agent(), body.agent, "agent") && in.name(table.framework(), body.framework, "framework") &&
          in.name(table.task(), body.task, "task") && in.signal(table.signal(), body.signal, "signal");
 }

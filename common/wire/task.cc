@@ -106,6 +106,7 @@ Offset<fb::TaskSpec> write(Builder& b, const TaskSpec& spec) {
   t.add_append_output(spec.append_output);
   t.add_warn_shell_only(spec.warn_shell_only);
   t.add_fence_lease(spec.fence_lease);
+  t.add_in_turn(spec.in_turn);
   return t.Finish();
 }
 
@@ -116,6 +117,7 @@ bool read(In& in, const fb::TaskSpec& table, TaskSpec& spec) {
   spec.umask = table.umask();
   spec.warn_shell_only = table.warn_shell_only();
   spec.fence_lease = table.fence_lease();
+  spec.in_turn = table.in_turn();
   if (spec.umask > 0777) return in.fail(Code::kCorrupt, "umask", "has more than permission bits");
   return in.enumerator(table.kind(), spec.kind, "kind") && in.text(table.user(), spec.user, "user") &&
          in.bytes(table.credential(), spec.credential, kTextBytesMax, "credential") && in.texts(table.argv(), spec.argv, "argv") &&

@@ -267,5 +267,8 @@ int bourse_task_spec_trace(bourse_task_spec* t, const char* traceparent) {
   if (!t || !traceparent) return BOURSE_E_INVALID;
   return guard([&] { return t->value.trace = traceparent, 0; });
 }
+int bourse_task_spec_in_turn(bourse_task_spec* t, int32_t on) {
+  return with(t, [&] { return t->value.in_turn = on != 0, 0; });
+}
 
 }  // extern "C"

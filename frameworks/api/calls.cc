@@ -132,6 +132,7 @@ int bourse_client_kill(bourse_client* client, const char* agent, const char* tas
     kill.kill.signal = in.signal;
     kill.kill.first_process_only = in.first_process_only != 0;
     kill.kill.preempt = in.preempt != 0;
+    kill.kill.unstarted_only = in.unstarted_only != 0;
     if (in.has_grace != 0) kill.kill.grace = Duration(in.grace);
     return say(client, kill);
   });

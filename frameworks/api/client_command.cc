@@ -82,8 +82,10 @@ void Client::Impl::command(Time, const KillTask& body, Actions& out, Up& up) {
     return;
   }
   const bool up_now = phase == Phase::kUp && !(entry && entry->waiting);
-  // Ending is repeated until the end is known; a plain signal is sent once, since twice is not the same.
-  if (kill.signal == 0) {
+  // Ending is repeated until the end is known; a plain signal is sent once, since twice is not the same. So is taking back: what comes
+  // of its loss is that the task has its turn.
+  if (kill.unstarted_only) {
+  } else if (kill.signal == 0) {
     tasks.put(kill.task, kill.agent, {}).kill = kill;
   } else if (!up_now) {
     out.log(log_text(LogLevel::kWarn, "signal_dropped",

@@ -125,6 +125,7 @@ int c99_builds_everything(void) {
   IS(BOURSE_E_INVALID, bourse_task_spec_warning(spec, 99, 1000, 1));
   OK(bourse_task_spec_fence(spec, 1));
   OK(bourse_task_spec_trace(spec, ""));
+  OK(bourse_task_spec_in_turn(spec, 0));
   OK(bourse_task_spec_clear(spec));
   bourse_shape_free(shape);
   bourse_demand_free(demand);

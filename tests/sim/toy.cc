@@ -204,6 +204,7 @@ void Toy::offer(const Offer& offer) {
       out_->session.push_back(std::move(accept));
       unit.phase = Phase::kLaunched;
       launch(unit, m);
+      follow(m);
       return;
     }
   }
@@ -240,7 +241,40 @@ void Toy::gather(Unit& unit) {
   out_->session.push_back(std::move(accept));
 }
 
-void Toy::launch(Unit& unit, Member& member) {
+void Toy::follow(const Member& first) {
+  const SliceId slice = first.slice;
+  const AgentId agent = first.agent;
+  for (auto& [id, unit] : units_) {
+    if (unit.size > 1 || unit.phase != Phase::kWanted) continue;
+    if (mix(options_.seed + unit.attempt, id) % 1000 >= options_.follow_permille) return;
+    Member& m = unit.members[0];
+    m.slice = slice, m.agent = agent;
+    unit.phase = Phase::kLaunched;
+    launch(unit, m, true);
+  }
+}
+
+bool Toy::slice_in_use(const SliceId& slice) const {
+  for (const auto& [id, unit] : units_) {
+    for (const Member& m : unit.members)
+      if (m.slice == slice && m.launched && !m.ended) return true;
+  }
+  return false;
+}
+
+void Toy::take_back_behind(const TaskId& first, const SliceId& slice) {
+  for (const auto& [id, unit] : units_) {
+    for (const Member& m : unit.members) {
+      if (m.slice != slice || !m.launched || m.ended || m.task == first || id % 3 != 0) continue;
+      Kill kill;
+      kill.agent = m.agent, kill.task = m.task;
+      kill.unstarted_only = true;
+      out_->session.push_back(KillTask{kill});
+    }
+  }
+}
+
+void Toy::launch(Unit& unit, Member& member, bool in_turn) {
   const auto index = static_cast<std::size_t>(&member - unit.members.data());
   member.task = task_id(unit, index);
   member.launched = true;
@@ -252,6 +286,7 @@ void Toy::launch(Unit& unit, Member& member) {
   spec.argv = {"/bin/true"};
   spec.kill_grace = seconds(2);
   spec.time_limit = seconds(15);
+  spec.in_turn = in_turn;
   out_->session.push_back(LaunchTask{member.agent, member.slice, member.task, std::move(spec)});
 }
 
@@ -266,10 +301,14 @@ void Toy::update(const TaskUpdate& update) {
   if (unit == nullptr) return;
   if (terminal) {
     const SliceId slice = member->slice;
+    ended(*unit, *member, update.status.state);
+    if (slice_in_use(slice)) return;
     asked_.erase(slice);
     out_->session.push_back(ReleaseSlice{slice, seconds(1)});
-    ended(*unit, *member, update.status.state);
-  } else if (options_.kills && unit->id % 7 == 3 && update.status.state == TaskState::kRunning) {
+    return;
+  }
+  if (update.status.state == TaskState::kRunning) take_back_behind(member->task, member->slice);
+  if (options_.kills && unit->id % 7 == 3 && update.status.state == TaskState::kRunning) {
     Kill kill;
     kill.agent = update.agent;
     kill.task = update.status.task;

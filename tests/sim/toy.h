@@ -15,8 +15,9 @@ struct ToyOptions {
   std::string name = "toy";
   std::uint32_t singles = 20, gangs = 3;
   std::uint32_t gang_size = 2;
-  std::uint32_t ignore_permille = 50;  // of offers get no answer at all
-  bool kills = true;                   // every seventh task is killed once it runs
+  std::uint32_t ignore_permille = 50;   // of offers get no answer at all
+  bool kills = true;                    // every seventh task is killed once it runs
+  std::uint32_t follow_permille = 250;  // of single tasks are sent to follow another in its slice; some of them are taken back
   std::uint64_t seed = 1;
 };
 
@@ -49,7 +50,10 @@ class Toy final : public Actor {
   void up(const SessionEvent& event);
   void offer(const Offer& offer);
   void gather(Unit& unit);
-  void launch(Unit& unit, Member& member);
+  void launch(Unit& unit, Member& member, bool in_turn = false);
+  void follow(const Member& first);
+  [[nodiscard]] bool slice_in_use(const SliceId& slice) const;
+  void take_back_behind(const TaskId& first, const SliceId& slice);
   void update(const TaskUpdate& update);
   void ended(Unit& unit, Member& member, TaskState state);
   void skip(Unit& unit, std::size_t index);

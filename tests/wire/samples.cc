@@ -147,6 +147,7 @@ TaskSpec sample_task() {
   spec.warn_before = seconds(60);
   spec.warn_shell_only = true;
   spec.fence_lease = true;
+  spec.in_turn = true;
   spec.trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   return spec;
 }
@@ -570,7 +571,7 @@ TaskSpec random_task(Rng& rng) {
   t.kill_grace = random_duration(rng);
   t.warn_signal = static_cast<std::int32_t>(rng.below(65));
   t.warn_before = random_duration(rng);
-  t.warn_shell_only = rng.chance(500), t.fence_lease = rng.chance(500);
+  t.warn_shell_only = rng.chance(500), t.fence_lease = rng.chance(500), t.in_turn = rng.chance(500);
   t.trace = random_text(rng);
   return t;
 }

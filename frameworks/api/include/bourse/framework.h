@@ -457,6 +457,8 @@ typedef struct bourse_kill_options {
   int32_t preempt;            /* report it as PREEMPTED */
   int32_t has_grace;          /* `grace` holds; else the task's own kill_grace */
   int64_t grace;
+  int32_t unstarted_only; /* takes it back if it has not been started (NEVER_STARTED follows); else it goes on untouched */
+  int32_t reserved;       /* 0 */
 } bourse_kill_options;
 /* [client] Idempotent. A task the agent does not know is answered NEVER_STARTED and never starts. `options` or NULL. */
 BOURSE_API int bourse_client_kill(bourse_client* client, const char* agent, const char* task, const bourse_kill_options* options);
@@ -574,6 +576,9 @@ BOURSE_API int bourse_task_spec_warning(bourse_task_spec* spec, int32_t signal, 
 /* [free] End it on its own host when the leading master was not heard for the lease, so that it can safely run elsewhere. */
 BOURSE_API int bourse_task_spec_fence(bourse_task_spec* spec, int32_t on);
 BOURSE_API int bourse_task_spec_trace(bourse_task_spec* spec, const char* traceparent); /* W3C trace context */
+/* [free] Not before the tasks that its slice was given earlier have ended, then at once: keeps a slice busy with short tasks. Until
+ * then it is STAGING, and a kill with `unstarted_only` takes it back. */
+BOURSE_API int bourse_task_spec_in_turn(bourse_task_spec* spec, int32_t on);
 
 #ifdef __cplusplus
 }
