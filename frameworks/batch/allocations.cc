@@ -88,6 +88,49 @@ void Allocations::index(Slice& slice, bool on) {
   }
 }
 
+// After every change of a slice.
+void Allocations::index_follow(Slice& s) {
+  const bool may = s.run != 0 && s.ready && !s.releasing && !s.foreign && s.gang.value == 0;
+  const auto now = may ? std::optional<std::size_t>(s.ahead.size()) : std::nullopt;
+  if (now != s.follow_indexed) {
+    if (s.follow_indexed) {
+      auto it = busy_.find(s.kind);
+      it->second.erase({*s.follow_indexed, s.id});
+      if (it->second.empty()) busy_.erase(it);
+    }
+    if (now) busy_[s.kind].emplace(*now, s.id);
+    s.follow_indexed = now;
+  }
+  if (s.ahead.empty())
+    followed_.erase(s.id);
+  else
+    followed_.insert(s.id);
+}
+
+Slice* Allocations::to_follow(const SliceKind& kind, std::size_t most) {
+  const auto it = busy_.find(kind);
+  if (it == busy_.end() || it->second.begin()->first >= most) return nullptr;
+  return find(it->second.begin()->second);
+}
+
+void Allocations::follow(Slice& slice, std::uint64_t run, Duration now) {
+  if (slice.ahead.empty()) slice.moved = now;
+  slice.ahead.push_back(run);
+  index_follow(slice);
+}
+
+void Allocations::unfollow(Slice& slice, std::uint64_t run) {
+  std::erase(slice.ahead, run);
+  index_follow(slice);
+}
+
+void Allocations::advance(Slice& slice, Duration now) {
+  slice.run = slice.ahead.front();  // held all the time
+  slice.ahead.pop_front();
+  slice.moved = now;
+  index_follow(slice);
+}
+
 Slice& Allocations::add(Slice slice) {
   auto [it, fresh] = slices_.emplace(slice.id, std::move(slice));
   Slice& s = it->second;
@@ -97,6 +140,7 @@ Slice& Allocations::add(Slice slice) {
   if (s.gang.value != 0) by_gang_.emplace(s.gang, s.id);
   if (is_idle(s)) index(s, true);
   if (s.run != 0) hold(s);
+  index_follow(s);
   return s;
 }
 
@@ -126,6 +170,8 @@ void Allocations::erase(const SliceId& id) {
   Slice& s = it->second;
   if (is_idle(s)) index(s, false);
   if (s.run != 0) unhold(s);
+  s.ready = false, s.ahead.clear();
+  index_follow(s);
   by_agent_[s.agent].erase(s.id);
   if (s.offer.value != 0) erase_pair(by_offer_, s.offer, id);
   if (s.gang.value != 0) erase_pair(by_gang_, s.gang, id);
@@ -138,6 +184,7 @@ void Allocations::occupy(Slice& slice, std::uint64_t run) {
   slice.run = run;
   slice.foreign = false;
   if (!was_held) hold(slice);
+  index_follow(slice);
 }
 
 void Allocations::vacate(Slice& slice, Duration now) {
@@ -146,17 +193,20 @@ void Allocations::vacate(Slice& slice, Duration now) {
   slice.run = 0;
   slice.idle_since = now;
   if (is_idle(slice)) index(slice, true);
+  index_follow(slice);
 }
 
 void Allocations::release(Slice& slice) {
   if (is_idle(slice)) index(slice, false);
   slice.releasing = true;
+  index_follow(slice);
 }
 
 void Allocations::resize(Slice& slice, Resources amount) {
   if (slice.run != 0) unhold(slice);
   slice.amount = std::move(amount);
   if (slice.run != 0) hold(slice);
+  index_follow(slice);  // it may be ready by now
 }
 
 std::vector<SliceId> Allocations::idle_of(const SliceKind& kind, std::uint32_t count) const {

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +36,9 @@ struct Slice {
   bool releasing = false;  // we gave it back
   bool foreign = false;    // of an earlier life, not claimed (yet)
   Duration idle_since{0};
+  std::deque<std::uint64_t> ahead;            // those that have been sent to follow it there, in order
+  Duration moved{0};                          // when the first of them came, or the last one had its turn
+  std::optional<std::size_t> follow_indexed;  // Allocations' own
 };
 
 class Allocations {
@@ -64,6 +69,12 @@ class Allocations {
   void occupy(Slice& slice, std::uint64_t run);
   void vacate(Slice& slice, Duration now);  // idle from here on
   void release(Slice& slice);               // given back: no longer free for us
+  void follow(Slice& slice, std::uint64_t run, Duration now);
+  void unfollow(Slice& slice, std::uint64_t run);  // one that was sent to follow will not
+  void advance(Slice& slice, Duration now);        // the first that follows has it now
+  // A busy slice of this kind with the fewest that follow, less than `most`; null: there is none.
+  [[nodiscard]] Slice* to_follow(const SliceKind& kind, std::size_t most);
+  [[nodiscard]] const std::set<SliceId>& followed() const { return followed_; }
   void resize(Slice& slice, Resources amount);
   // The idle slices of this kind on different agents, `count` of them; empty where there are fewer.
   [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count) const;
@@ -82,6 +93,7 @@ class Allocations {
   void unhold(const Slice& slice);
   [[nodiscard]] static bool is_idle(const Slice& s) { return s.run == 0 && !s.releasing && !s.foreign; }
   void index(Slice& slice, bool on);
+  void index_follow(Slice& slice);
 
   std::map<AgentId, AgentFacts> agents_;
   std::set<AgentId> closed_;
@@ -93,6 +105,8 @@ class Allocations {
   std::map<AgentId, std::set<SliceId>> by_agent_;
   std::multimap<OfferId, SliceId> by_offer_;
   std::multimap<GangId, SliceId> by_gang_;
+  std::map<SliceKind, std::set<std::pair<std::size_t, SliceId>>> busy_;  // by how many follow
+  std::set<SliceId> followed_;
   std::size_t idle_count_ = 0;
   Planner planner_;
   MilliCpus largest_;

@@ -167,8 +167,7 @@ void Batch::on(const Started& e) {
       slice.agent = run.agents[run.slices.size()];
       slice.kind = {layouts_.at(run.layout).key, job->spec->uid};
       slice.run = number;
-      alloc_.add(std::move(slice));
-      run.slices.push_back({FrameworkId(options_.framework), value});
+      find_slice(run, number, std::move(slice));
       if (comma == std::string_view::npos) break;
       rest.remove_prefix(comma + 1);
     }
@@ -307,6 +306,8 @@ void Batch::on(const TimerFired& e) {
       if (!mono_wakes_.empty()) wake_at(mono_wakes_.begin()->second, mono_wakes_.begin()->first);
       return;
     }
+    case kAhead:
+      return take_back_late();
     case kProbePeers:
       return probe_peers();
     case kIdleSlices: {
@@ -501,6 +502,7 @@ void Batch::session(const SliceLost& e) {
 void Batch::session(const SliceRecalled& e) {
   Slice* slice = alloc_.find(e.slice);
   if (slice == nullptr || slice->releasing) return;
+  take_back(*slice);
   if (slice->run == 0) return release(*slice, Duration{0});
   auto it = runs_.find(slice->run);
   if (it == runs_.end() || it->second.agents.empty()) return;

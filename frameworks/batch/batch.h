@@ -36,6 +36,8 @@ constexpr std::size_t kStepsMax = 10'000;
 constexpr std::size_t kWatchesTotalMax = 200'000;  // of all clients
 constexpr Duration kProbeEvery = seconds(60);      // is a client that waits still there?
 constexpr std::size_t kFlushRecordsMax = 5000;     // end records in one step
+constexpr std::size_t kAheadMax = 16;              // jobs that follow in one slice
+constexpr std::size_t kPacesMax = 10'000;          // kinds of jobs whose run time is remembered
 
 // One run of a job or array task, from the decision to start it until its end is on record.
 struct Run {
@@ -56,6 +58,8 @@ struct Run {
   bool cancelled = false, requeue_asked = false, node_failed = false;
   std::string cancel_reason;
   std::uint32_t steps = 0, next_step = 1;
+  bool follows = false;  // waits in its slice for those before it
+  bool in_turn = false;  // was sent to follow; it may have its turn by now
 };
 
 class Batch final : public Actor {
@@ -72,7 +76,17 @@ class Batch final : public Actor {
   };
   [[nodiscard]] Counts counts() const;
 
-  enum Timer : std::uint32_t { kFlush = 1, kDemand, kWakeJobs, kIdleSlices, kRetryAppend, kRecovery, kWakeLater, kProbePeers };
+  enum Timer : std::uint32_t {
+    kFlush = 1,
+    kDemand,
+    kWakeJobs,
+    kIdleSlices,
+    kRetryAppend,
+    kRecovery,
+    kWakeLater,
+    kProbePeers,
+    kAhead
+  };
 
  private:
   struct Asker {
@@ -179,6 +193,7 @@ class Batch final : public Actor {
   void make_room(const Need& head, const Planner::Reservation& reservation);
   void return_offers(const Need* head);
   std::uint64_t start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang);
+  void started(Job& job, Run& run, std::uint64_t number);
   Run& note_run(Job& job, std::uint64_t rank, std::uint32_t attempt, bool recovered);
   void launch(Job& job, Run& run);
   [[nodiscard]] Placement placement_of(const Job& job, const Run& run) const;
@@ -197,6 +212,15 @@ class Batch final : public Actor {
   void wake(JobId job);
   [[nodiscard]] std::uint32_t attempt_of(const Job& job, std::uint64_t rank) const;
   [[nodiscard]] std::uint32_t restarts_of(const Job& job, std::uint64_t rank) const;
+
+  // batch_ahead.cc: short jobs follow one another in a slice without waiting for us
+  bool start_behind(Job& job, std::uint64_t rank, const SliceKind& kind);
+  void start_ahead();
+  void let_follow(Slice& slice);  // the next of the slice has its turn
+  void take_back(Slice& slice);
+  void take_back_late();
+  void note_pace(const SliceKind& kind, Duration ran);
+  void find_slice(Run& run, std::uint64_t number, Slice slice);
 
   // batch_tools.cc: what the tools ask
   void handle(const Asker& asker, const Who& who, const QueueRequest& request);
@@ -261,6 +285,8 @@ class Batch final : public Actor {
   bool probe_armed_ = false, idle_armed_ = false, recovery_armed_ = false, full_ = false;
   std::string cluster_, down_reason_ = "not connected yet";
   std::vector<DemandLine> demanded_;
+  std::map<SliceKind, Duration> paces_;  // how long such jobs ran lately
+  bool ahead_armed_ = false;
   std::map<OfferId, Accept::Item> taking_;  // while a pass decides
   std::set<OfferId> used_up_;
   std::map<std::uint32_t, OfferId> cursor_;  // by layout: offers before this one have nothing for it in this pass

@@ -291,7 +291,10 @@ void Batch::schedule() {
   }
   for (OfferId id : used_up_) alloc_.end_offer(id);
   used_up_.clear();
-  if (head != nullptr) make_room(*head, reservation);
+  if (head == nullptr)
+    start_ahead();
+  else
+    make_room(*head, reservation);
   if (options_.backfill == Backfill::kNone) demand_soon();  // there may be another head now
   return_offers(head);
   if (alloc_.idle() > 0 && !idle_armed_) {
@@ -399,7 +402,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     parts.emplace_back(&offer, *std::move(amount));
     if (parts.size() == layout.need.nodes) break;
   }
-  if (parts.size() < layout.need.nodes) return false;
+  if (parts.size() < layout.need.nodes) return head == nullptr && start_behind(job, *rank, kind);
   if (layout.need.nodes > 1) {
     std::vector<Planner::Holding> holdings;
     for (auto& [offer, amount] : parts) holdings.push_back({alloc_.node(offer->agent), amount});
@@ -530,25 +533,32 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
   run.slices = std::move(slices);
   std::vector<Planner::Holding> holdings;
   bool ready = true;
-  std::string agents, numbers;
   for (const SliceId& id : run.slices) {
     Slice& slice = *alloc_.find(id);
     alloc_.occupy(slice, number);
     ready = ready && slice.ready;
     run.agents.push_back(slice.agent);
     holdings.push_back({alloc_.node(slice.agent), slice.amount});
-    agents += (agents.empty() ? "" : ",") + slice.agent.str();
-    numbers += (numbers.empty() ? "" : ",") + std::to_string(id.number);
   }
   run.state = ready ? JobState::kRunning : JobState::kConfiguring;
   alloc_.planner().start(number, run.end_at, std::move(holdings));
-  hints_.emplace_back(number, encode(Record(HintRecord{job.id, rank, run.attempt, agents, numbers})));
+  started(job, run, number);
+  return number;
+}
+
+// It has its place: from here on it is on its way.
+void Batch::started(Job& job, Run& run, std::uint64_t number) {
+  std::string agents, numbers;
+  for (std::size_t i = 0; i < run.slices.size(); ++i) {
+    agents += (i == 0 ? "" : ",") + run.agents[i].str();
+    numbers += (i == 0 ? "" : ",") + std::to_string(run.slices[i].number);
+  }
+  hints_.emplace_back(number, encode(Record(HintRecord{job.id, run.rank, run.attempt, agents, numbers})));
   flush_later();
   launch(job, run);
   ++started_;
   qualify(job);
-  changed(run_info(job, run, false), job.id, false);
-  return number;
+  if (watches_.contains(job.id)) changed(run_info(job, run, false), job.id, false);
 }
 
 Placement Batch::placement_of(const Job& job, const Run& run) const {
@@ -568,7 +578,7 @@ Placement Batch::placement_of(const Job& job, const Run& run) const {
 }
 
 void Batch::launch(Job& job, Run& run) {
-  JobSpec spec = Jobs::full_spec(job);
+  const JobSpec& spec = jobs_.full_spec(job);
   const Placement placement = placement_of(job, run);
   LaunchTask command;
   command.agent = run.agents.front(), command.slice = run.slices.front(), command.task = run.task;
@@ -583,10 +593,11 @@ void Batch::launch(Job& job, Run& run) {
   task.stdin_path = names.in, task.stdout_path = names.out, task.stderr_path = names.error;
   task.append_output = spec.append_output;
   task.umask = spec.umask;
-  task.rlimits = std::move(spec.rlimits);
+  task.rlimits = spec.rlimits;
   if (job.script != nullptr && !program) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
   task.time_limit = run.limit;
   task.kill_grace = options_.kill_grace;
+  task.in_turn = run.in_turn;
   task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
   out_->session.push_back(std::move(command));
 }

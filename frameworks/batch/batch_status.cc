@@ -85,11 +85,14 @@ void Batch::update(const TaskUpdate& e) {
     if (job->array ? !job->array->is_waiting(rank) : job->state != JobState::kPending) return;
     Run& run = note_run(*job, rank, name->attempt, true);
     run.agents = {e.agent};
-    run.slices = {e.slice};
     run.state = JobState::kRunning;
     if (Slice* slice = alloc_.find(e.slice)) {
-      slice->kind = {layouts_.at(run.layout).key, job->spec->uid};
-      alloc_.occupy(*slice, job->number(rank));
+      Slice same;
+      same.id = slice->id;
+      same.kind = {layouts_.at(run.layout).key, job->spec->uid};
+      find_slice(run, job->number(rank), std::move(same));
+    } else {
+      run.slices = {e.slice};
     }
     it = runs_.find(job->number(rank));
     qualify(*job);
@@ -97,10 +100,13 @@ void Batch::update(const TaskUpdate& e) {
   Run& run = it->second;
   if (run.recovered) {
     run.recovered = false;
-    std::vector<Planner::Holding> holdings;
-    for (const SliceId& id : run.slices)
-      if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
-    alloc_.planner().start(it->first, run.end_at, std::move(holdings));
+    // Who follows is counted when it has its turn.
+    if (!run.follows) {
+      std::vector<Planner::Holding> holdings;
+      for (const SliceId& id : run.slices)
+        if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
+      alloc_.planner().start(it->first, run.end_at, std::move(holdings));
+    }
   }
   if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
     if (status.state == TaskState::kRunning) {
@@ -119,9 +125,18 @@ void Batch::update(const TaskUpdate& e) {
 }
 
 void Batch::free_slices(Run& run) {
+  const std::uint64_t number = jobs_.find(run.job)->number(run.rank);
   for (const SliceId& id : run.slices) {
     Slice* slice = alloc_.find(id);
     if (slice == nullptr || slice->run == 0) continue;
+    if (slice->run != number) {
+      alloc_.unfollow(*slice, number);
+      continue;
+    }
+    if (!slice->ahead.empty() && !slice->releasing) {
+      let_follow(*slice);
+      continue;
+    }
     alloc_.vacate(*slice, now_.mono);
     // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
     const bool once = options_.slice_idle == Duration{0};  // batch.slice_reuse = false: a slice for each job
@@ -186,6 +201,11 @@ void Batch::finish(Run& run, const TaskStatus& status) {
   const std::uint64_t number = job.number(run.rank);
   if (status.state == TaskState::kNeverStarted)
     return requeue(run, false, status.message.empty() ? "it had not started" : status.message);
+  // Its slice was taken from under it while it waited there.
+  const bool unheard =
+      run.in_turn && run.started.count() == 0 && status.started.count() == 0 && !run.cancelled && !run.requeue_asked;
+  if (unheard && (status.state == TaskState::kKilled || status.state == TaskState::kPreempted))
+    return requeue(run, false, "its slice was taken back before its turn");
   const bool lost = status.state == TaskState::kLost || run.node_failed, preempted = status.state == TaskState::kPreempted;
   const bool again = job.spec->requeue && run.restarts < options_.requeue_max;
   if (lost && again) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
@@ -239,6 +259,10 @@ void Batch::finish(Run& run, const TaskStatus& status) {
                         std::to_string(run.restarts) + " times already (batch.requeue_max)";
   if (run.node_failed && info.state == JobState::kCancelled) set(JobState::kNodeFail, Reason::kNodeFail);
   if (run.cancelled && info.state == JobState::kCancelled && !run.cancel_reason.empty()) info.reason_text = run.cancel_reason;
+
+  if (info.started.count() > 0 && !run.slices.empty())
+    if (const Slice* slice = alloc_.find(run.slices.front()); slice != nullptr && slice->run == number)
+      note_pace(slice->kind, info.elapsed);
 
   Ended note;
   note.job = job.id, note.first = note.last = run.rank;

@@ -64,8 +64,7 @@ JobInfo Batch::base_info(const Job& job, bool full) const {
   }
   if (!full) return i;
   i.full = true;
-  auto spec = decode_spec(job.spec->bytes);
-  if (!spec) return i;
+  const JobSpec* spec = &jobs_.full_spec(job);
   i.gid = spec->gid, i.directory = spec->directory, i.script_path = spec->script_path, i.comment = spec->comment;
   i.dependency = spec->dependency, i.constraints = to_text(spec->constraints), i.node_request = spec->node_list;
   i.exclude = spec->exclude, i.submit_dir = spec->submit_dir, i.args = spec->args, i.begin = spec->begin;
@@ -96,11 +95,10 @@ JobInfo Batch::run_info(const Job& job, const Run& run, bool full) const {
   i.elapsed = std::max<Duration>(now_.wall - i.started, Duration{0});
   i.node_list = compress_hosts(placement.hosts);
   i.cpus = MilliCpus(placement.cpus_per_node.value * static_cast<std::int64_t>(std::max<std::size_t>(placement.hosts.size(), 1)));
-  if (full)
-    if (auto spec = decode_spec(job.spec->bytes); spec) {
-      const OutputNames names = output_names(*spec, placement);
-      i.stdin_path = names.in, i.stdout_path = names.out, i.stderr_path = names.error.empty() ? names.out : names.error;
-    }
+  if (full) {
+    const OutputNames names = output_names(jobs_.full_spec(job), placement);
+    i.stdin_path = names.in, i.stdout_path = names.out, i.stderr_path = names.error.empty() ? names.out : names.error;
+  }
   return i;
 }
 

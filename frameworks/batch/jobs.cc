@@ -37,6 +37,7 @@ void Jobs::erase(JobId id) {
   unshare(job.script);
   unshare(job.env);
   if (--job.spec->refs == 0) {
+    if (decoded_.entry == job.spec) decoded_ = {};
     auto node = specs_.extract(specs_.find(job.spec->bytes));  // extract: the key points into the entry
   }
   jobs_.erase(it);
@@ -78,10 +79,12 @@ SharedBlob* Jobs::share_known(const std::string& digest) {
 
 void Jobs::unshare(SharedBlob* blob) {
   if (blob == nullptr || --blob->refs > 0) return;
+  if (decoded_.script == blob || decoded_.env == blob) decoded_ = {};
   auto node = blobs_.extract(blobs_.find(blob->digest));
 }
 
-JobSpec Jobs::full_spec(const Job& job) {
+const JobSpec& Jobs::full_spec(const Job& job) const {
+  if (decoded_.entry == job.spec && decoded_.script == job.script && decoded_.env == job.env) return decoded_.spec;
   auto spec = decode_spec(job.spec->bytes);
   BOURSE_ASSERT(static_cast<bool>(spec), std::to_string(job.id.value));
   if (job.script != nullptr) spec->script = job.script->bytes;
@@ -94,7 +97,8 @@ JobSpec Jobs::full_spec(const Job& job) {
       rest.remove_prefix(end + 1);
     }
   }
-  return *std::move(spec);
+  decoded_ = {job.spec, job.script, job.env, *std::move(spec)};
+  return decoded_.spec;
 }
 
 std::uint32_t LayoutPool::intern(Layout layout) {

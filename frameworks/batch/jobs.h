@@ -92,11 +92,18 @@ class Jobs {
   SharedBlob* share_known(const std::string& digest);  // null: not known
   void unshare(SharedBlob* blob);
 
-  // The specification with script and environment.
-  [[nodiscard]] static JobSpec full_spec(const Job& job);
+  // The specification with script and environment. Valid until the next call, or a change of a job: the tasks of an array, and jobs
+  // that differ in nothing, share one decoded.
+  [[nodiscard]] const JobSpec& full_spec(const Job& job) const;
   [[nodiscard]] static SpecView view(const Job& job) { return view_spec(job.spec->bytes); }
 
  private:
+  struct Decoded {
+    const SpecEntry* entry = nullptr;
+    const SharedBlob *script = nullptr, *env = nullptr;
+    JobSpec spec;
+  };
+  mutable Decoded decoded_;
   std::map<JobId, Job> jobs_;
   std::unordered_map<std::string_view, std::unique_ptr<SpecEntry>> specs_;
   std::unordered_map<std::string_view, std::unique_ptr<SharedBlob>> blobs_;

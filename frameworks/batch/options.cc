@@ -8,19 +8,13 @@
 namespace bourse::batch {
 namespace {
 
-constexpr std::array<std::string_view, 13> kLive = {"batch.default_time_limit",
-                                                    "batch.max_time_limit",
-                                                    "batch.default_mem_per_cpu",
-                                                    "batch.slice_reuse",
-                                                    "batch.slice_idle",
-                                                    "batch.kill_wait",
-                                                    "batch.requeue_max",
-                                                    "batch.queue_max",
-                                                    "batch.submit_max_bytes",
-                                                    "batch.backfill",
-                                                    "batch.backfill_depth",
-                                                    "batch.history_keep",
-                                                    "log.level"};
+constexpr std::array<std::string_view, 14> kLive = {"batch.default_time_limit",  "batch.max_time_limit",
+                                                    "batch.default_mem_per_cpu", "batch.slice_reuse",
+                                                    "batch.slice_idle",          "batch.kill_wait",
+                                                    "batch.requeue_max",         "batch.queue_max",
+                                                    "batch.submit_max_bytes",    "batch.backfill",
+                                                    "batch.backfill_depth",      "batch.history_keep",
+                                                    "batch.launch_ahead",        "log.level"};
 
 struct Field {
   std::string_view key;
@@ -36,6 +30,8 @@ constexpr std::array kFields = {
           [](BatchOptions& o, std::int64_t v) { o.default_mem_per_cpu = Bytes(v); }},
     Field{"slice_idle", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.slice_idle.count()); },
           [](BatchOptions& o, std::int64_t v) { o.slice_idle = Duration(v); }},
+    Field{"launch_ahead", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.launch_ahead.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.launch_ahead = Duration(v); }},
     Field{"kill_grace", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.kill_grace.count()); },
           [](BatchOptions& o, std::int64_t v) { o.kill_grace = Duration(v); }},
     Field{"requeue_max", [](const BatchOptions& o) { return std::int64_t{o.requeue_max}; },
@@ -79,6 +75,7 @@ BatchOptions options_of(const Config& config) {
   o.max_time_limit = config.duration("batch", "max_time_limit");
   o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");
   o.slice_idle = config.flag("batch", "slice_reuse") ? config.duration("batch", "slice_idle") : Duration{0};
+  o.launch_ahead = config.duration("batch", "launch_ahead");
   o.kill_grace = config.duration("batch", "kill_wait");
   o.requeue_max = static_cast<std::uint32_t>(config.integer("batch", "requeue_max"));
   // A script travels within one request and one launch, which have limits of their own.

@@ -231,6 +231,7 @@ struct SessionBridge::Impl {
     if (s.warn_signal != 0) bourse_task_spec_warning(raw, s.warn_signal, s.warn_before.count(), s.warn_shell_only ? 1 : 0);
     if (s.fence_lease) bourse_task_spec_fence(raw, 1);
     if (!s.trace.empty()) bourse_task_spec_trace(raw, s.trace.c_str());
+    if (s.in_turn) bourse_task_spec_in_turn(raw, 1);
     hooks::crash_point("batch.before_launch");
     const int code = bourse_client_launch(client, c.agent.str().c_str(), c.slice.number, c.task.str().c_str(), raw);
     hooks::crash_point("batch.after_launch");
@@ -246,6 +247,7 @@ struct SessionBridge::Impl {
     bourse_kill_options o{};
     o.size = sizeof o;
     o.signal = c.kill.signal, o.first_process_only = c.kill.first_process_only ? 1 : 0, o.preempt = c.kill.preempt ? 1 : 0;
+    o.unstarted_only = c.kill.unstarted_only ? 1 : 0;
     o.has_grace = c.kill.grace.count() >= 0 ? 1 : 0, o.grace = std::max<std::int64_t>(c.kill.grace.count(), 0);
     complain("kill", bourse_client_kill(client, c.kill.agent.str().c_str(), c.kill.task.str().c_str(), &o));
   }

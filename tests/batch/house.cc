@@ -8,6 +8,7 @@ namespace bourse::batch::test {
 BatchOptions House::defaults() {
   BatchOptions o;
   o.default_time_limit = seconds(3600);
+  o.launch_ahead = Duration{0};  // what most tests are about comes one job after the other
   return o;
 }
 
@@ -209,6 +210,10 @@ void House::command(const SessionCommand& c) {
       post(SessionEvent(no));
       return;
     }
+    if (launch->spec.in_turn) {
+      in_turn[launch->slice].emplace_back(launch->task, Task{launch->agent, launch->slice, launch->spec, true});
+      return next_in_turn(launch->slice);
+    }
     for (const auto& [id, task] : tasks)
       EXPECT_FALSE(task.slice == launch->slice && id.str().find(".s") == std::string::npos &&
                    launch->task.str().find(".s") == std::string::npos)
@@ -219,8 +224,19 @@ void House::command(const SessionCommand& c) {
     update(launch->agent, launch->slice, status);
   } else if (const auto* kill = std::get_if<KillTask>(&c)) {
     kills.push_back(kill->kill);
+    for (auto& [slice, waiting] : in_turn) {
+      const auto found =
+          std::find_if(waiting.begin(), waiting.end(), [&](const auto& one) { return one.first == kill->kill.task; });
+      if (found == waiting.end()) continue;
+      const Task task = found->second;
+      waiting.erase(found);
+      TaskStatus status;
+      status.task = kill->kill.task, status.state = kill->kill.unstarted_only ? TaskState::kNeverStarted : TaskState::kKilled;
+      ended_.insert(kill->kill.task);
+      return update(task.agent, task.slice, status);
+    }
     auto it = tasks.find(kill->kill.task);
-    if (it == tasks.end() || kill->kill.signal != 0) return;
+    if (it == tasks.end() || kill->kill.signal != 0 || kill->kill.unstarted_only) return;
     TaskStatus status;
     status.task = kill->kill.task, status.state = kill->kill.preempt ? TaskState::kPreempted : TaskState::kKilled,
     status.signal = 15;
@@ -229,6 +245,7 @@ void House::command(const SessionCommand& c) {
     tasks.erase(it);
     ended_.insert(kill->kill.task);
     update(task.agent, task.slice, status);
+    next_in_turn(task.slice);
   } else if (const auto* ack = std::get_if<AckStatus>(&c)) {
     auto& updates = unacked_[ack->agent];
     while (!updates.empty() && updates.begin()->first <= ack->through.value) {
@@ -268,11 +285,22 @@ void House::command(const SessionCommand& c) {
       const AgentId& first = asked_at_.try_emplace({incarnation_, id}, reconcile->agent).first->second;
       EXPECT_EQ(first, reconcile->agent) << id.str();
     }
+    std::map<TaskId, Task> waiting;
+    for (const auto& [slice, list] : in_turn) waiting.insert(list.begin(), list.end());
+    auto waiting_status = [&](const TaskId& id, const Task& task) {
+      TaskStatus status;
+      status.task = id, status.state = TaskState::kStaging;
+      update(task.agent, task.slice, status);
+    };
     // The worst order: the answer to the sentinel before those that the list lacks.
     for (const TaskId& id : reconcile->tasks) {
       auto it = tasks.find(id);
       if (it != tasks.end()) {
         running_status(id, it->second);
+        continue;
+      }
+      if (const auto turn = waiting.find(id); turn != waiting.end()) {
+        waiting_status(id, turn->second);
         continue;
       }
       if (ended_.contains(id)) continue;  // its status is in the stream
@@ -283,6 +311,8 @@ void House::command(const SessionCommand& c) {
     }
     for (const auto& [id, task] : tasks)
       if (task.agent == reconcile->agent && !listed.contains(id)) running_status(id, task);
+    for (const auto& [id, task] : waiting)
+      if (task.agent == reconcile->agent && !listed.contains(id)) waiting_status(id, task);
   } else if (const auto* explain = std::get_if<Explain>(&c)) {
     Explained e = explain_answer.value_or(Explained{});
     e.reply.tag = explain->tag;
@@ -409,6 +439,7 @@ void House::end(const std::string& task, int exit_code) {
   tasks.erase(it);
   ended_.insert(TaskId(task));
   update(t.agent, t.slice, status);
+  next_in_turn(t.slice);
   settle();
 }
 
@@ -421,7 +452,21 @@ void House::end(const std::string& task, TaskState state, int signal) {
   tasks.erase(it);
   ended_.insert(TaskId(task));
   update(t.agent, t.slice, status);
+  next_in_turn(t.slice);
   settle();
+}
+
+void House::next_in_turn(const SliceId& slice) {
+  auto& waiting = in_turn[slice];
+  if (waiting.empty()) return;
+  for (const auto& [id, task] : tasks)
+    if (task.slice == slice) return;
+  const auto [id, task] = waiting.front();
+  waiting.pop_front();
+  tasks[id] = task;
+  TaskStatus status;
+  status.task = id, status.state = TaskState::kRunning, status.started = now.wall;
+  update(task.agent, slice, status);
 }
 
 void House::end_all() {

@@ -33,7 +33,8 @@ class House {
     TaskSpec spec;
     bool running = true;
   };
-  struct Slot {  // a slice
+  std::map<SliceId, std::deque<std::pair<TaskId, Task>>> in_turn;  // what waits in a slice for those before it
+  struct Slot {                                                    // a slice
     AgentId agent;
     Resources amount;
     GangId gang;
@@ -91,6 +92,7 @@ class House {
   std::function<void()> after_step;
   void post(Event event) { events_.push_back(std::move(event)); }
   void update(const AgentId& agent, const SliceId& slice, TaskStatus status);
+  void next_in_turn(const SliceId& slice);  // the agent's: when a task of it has ended
   void session_up();
 
  private:

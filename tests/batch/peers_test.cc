@@ -227,7 +227,7 @@ TEST(BatchOptionsText, CarriesEveryLiveOptionAndRefusesOthers) {
   BatchOptions from, to;
   from.default_time_limit = seconds(1), from.max_time_limit = kNoLimit, from.default_mem_per_cpu = Bytes(5);
   from.slice_idle = seconds(6), from.kill_grace = seconds(7), from.requeue_max = 8, from.script_bytes_max = 9;
-  from.pending_max = 10, from.backfill_depth = 11;
+  from.pending_max = 10, from.backfill_depth = 11, from.launch_ahead = seconds(12);
   ASSERT_TRUE(take_live(live_text(from), to));
   EXPECT_EQ(live_text(to), live_text(from));
   EXPECT_EQ(to.max_time_limit, kNoLimit);
