@@ -55,6 +55,10 @@ struct TaskSpec {
   // Not before the tasks that its slice was given earlier have ended: then at once, without asking anybody. So a framework can keep a
   // slice busy with short tasks. Until then it counts as staging, and Kill.unstarted_only takes it back.
   bool in_turn = false;
+  // kContainer: a root directory, or an OCI layout ("DIR" or "DIR:TAG"); kMicroVm: a disk image or a kernel.
+  std::string image;
+  std::vector<std::string> mounts;   // kContainer: "SOURCE[:TARGET[:ro]]", with the user's rights
+  std::vector<std::string> isolate;  // over the agent's defaults: "private-tmp", "pid", "ipc", "net", ...; see bourse.conf(5)
   bool operator==(const TaskSpec&) const = default;
 };
 

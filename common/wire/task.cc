@@ -83,6 +83,9 @@ Offset<fb::TaskSpec> write(Builder& b, const TaskSpec& spec) {
   const auto err_path = put(b, spec.stderr_path);
   const auto rlimits = put_rlimits(b, spec.rlimits);
   const auto trace = put(b, spec.trace);
+  const auto image = put(b, spec.image);
+  const auto mounts = put_texts(b, spec.mounts);
+  const auto isolate = put_texts(b, spec.isolate);
   fb::TaskSpecBuilder t(b);
   t.add_time_limit_us(spec.time_limit.count());
   t.add_kill_grace_us(spec.kill_grace.count());
@@ -102,6 +105,9 @@ Offset<fb::TaskSpec> write(Builder& b, const TaskSpec& spec) {
   t.add_artifacts(artifacts);
   t.add_warn_signal(spec.warn_signal);
   t.add_trace(trace);
+  t.add_image(image);
+  t.add_mounts(mounts);
+  t.add_isolate(isolate);
   t.add_kind(static_cast<fb::TaskKind>(spec.kind));
   t.add_append_output(spec.append_output);
   t.add_warn_shell_only(spec.warn_shell_only);
@@ -129,7 +135,9 @@ bool read(In& in, const fb::TaskSpec& table, TaskSpec& spec) {
          in.duration(table.time_limit_us(), spec.time_limit, "time_limit") &&
          in.duration(table.kill_grace_us(), spec.kill_grace, "kill_grace") &&
          in.signal(table.warn_signal(), spec.warn_signal, "warn_signal") &&
-         in.duration(table.warn_before_us(), spec.warn_before, "warn_before") && in.text(table.trace(), spec.trace, "trace");
+         in.duration(table.warn_before_us(), spec.warn_before, "warn_before") && in.text(table.trace(), spec.trace, "trace") &&
+         in.text(table.image(), spec.image, "image") && in.texts(table.mounts(), spec.mounts, "mounts") &&
+         in.texts(table.isolate(), spec.isolate, "isolate");
 }
 
 Offset<fb::TaskStatus> write(Builder& b, const TaskStatus& status) {

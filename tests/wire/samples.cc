@@ -152,6 +152,14 @@ TaskSpec sample_task() {
   return spec;
 }
 
+TaskSpec sample_container_task() {
+  TaskSpec spec = sample_task();
+  spec.image = "/srv/images/solver:v2";
+  spec.mounts = {"/scratch", "/data:/input:ro"};
+  spec.isolate = {"private-tmp", "net"};
+  return spec;
+}
+
 std::vector<std::pair<std::string, Message>> samples() {
   std::vector<std::pair<std::string, Message>> all;
   const auto add = [&](std::string name, Body body) { all.emplace_back(std::move(name), wrap(std::move(body))); };
@@ -573,6 +581,8 @@ TaskSpec random_task(Rng& rng) {
   t.warn_before = random_duration(rng);
   t.warn_shell_only = rng.chance(500), t.fence_lease = rng.chance(500), t.in_turn = rng.chance(500);
   t.trace = random_text(rng);
+  t.image = random_text(rng);
+  t.mounts = several(rng, random_text), t.isolate = several(rng, random_text);
   return t;
 }
 
