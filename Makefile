@@ -43,7 +43,7 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
 PACKAGES_VM    := qemu-system-x86 qemu-system-arm busybox-static cpio
@@ -97,7 +97,8 @@ PROGS := \
   bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto \
   bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
-  bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core: \
+  bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
+  bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
@@ -196,7 +197,7 @@ TEST_batch   := batch,api,sim,policy,world,wire,core
 TEST_cli     := cli,batch,world,wire,core
 TEST_cluster := cli,batch,world,wire,core
 TESTS        := core wire world sim policy master agent microvm api batch cli cluster
-TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz
+TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
 define test
@@ -240,7 +241,7 @@ vm-check: $(B)/vm/initramfs
 
 check: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
-check-mutants: all $(TEST_BINS) $(TOOL_BINS) $(ICDS)
+check-mutants: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE)
 	$(Q)B=$(B) M='$(M)' bash tests/mutants.sh
 soak: all $(TEST_BINS) $(TOOL_BINS) $(ICDS)
 	$(Q)B=$(B) SAN=$(SAN) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
@@ -248,7 +249,7 @@ BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/be
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(MODULES)) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz $(BASE_LIBS) -o $@
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp $(BASE_LIBS) -o $@
 bench: all $(TOOL_BINS) $(BENCH_BINS)
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
 demo: all

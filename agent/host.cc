@@ -40,17 +40,6 @@ Inventory isolation_inventory(const launcher::State& state) {
 
 }  // namespace
 
-SliceLimits limits_of(const SliceSpec& spec, std::uint32_t pids_max) {
-  SliceLimits limits;
-  if (spec.cpuset.empty()) limits.cpus = spec.resources.cpus;
-  limits.mem = spec.resources.mem;
-  limits.cpuset = spec.cpuset;
-  for (const NumaAmount& node : spec.resources.numa)
-    if (node.mem.value > 0) limits.mems.push_back(node.node);
-  limits.pids = pids_max;
-  return limits;
-}
-
 Result<> check_user(const std::string& user, std::uint32_t uid) {
   if (user.empty()) return Error(Code::kInvalid, "the job names no user");
   std::string buffer(4096, '\0');
@@ -258,7 +247,10 @@ struct Host::Impl {
   // --- from the agent ----------------------------------------------------------------------------------------------------
 
   void act(const CarveSlice& a) {
-    if (ready) (void)send(launcher::Prepare{a.spec.id, limits_of(a.spec, options.pids_max)});
+    if (!ready) return;
+    auto limits = limits_of(a.spec, a.device_nodes, options.limits);
+    if (!limits) return post(SliceCarved{a.spec.id, limits.error().text()});
+    (void)send(launcher::Prepare{a.spec.id, *std::move(limits)});
   }
   void act(const EraseSlice& a) {
     if (ready) (void)send(launcher::Release{a.slice});
@@ -292,7 +284,9 @@ struct Host::Impl {
   void act(const StartTask& a) {
     if (!ready) return;
     hooks::crash_point("agent.after_append");
-    launcher::Start start{a.task, a.slice, a.spec};
+    auto confine = confine_of(a.spec, options.limits);
+    if (!confine) return post(TaskStartFailed{a.task, confine.error().text(), false});
+    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes};
     if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text(), false});
     if (auto resolved = artifacts.resolve(start.spec); !resolved)
       return post(TaskStartFailed{a.task, resolved.error().text(), false});

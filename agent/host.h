@@ -13,7 +13,7 @@
 
 #include "agent/artifacts.h"
 #include "agent/helper/prober.h"
-#include "agent/isolators/isolator.h"
+#include "agent/isolation.h"
 #include "agent/launcher/channel.h"
 #include "common/core/action.h"
 #include "common/core/event.h"
@@ -30,7 +30,7 @@ struct HostOptions {
   std::string launcher;  // path of bourse-launcher
   std::string cgroup_root = "bourse";
   bool isolation = true;
-  std::uint32_t pids_max = 0;
+  IsolationOptions limits;
   Bytes artifacts_max = ArtifactStore::kBytesMax;
 };
 
@@ -64,8 +64,6 @@ class Host final : public Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-// What a slice's cgroup is told. Exclusive PUs need no quota: the cpuset is the limit.
-SliceLimits limits_of(const SliceSpec& spec, std::uint32_t pids_max);
 // Does `user` exist here, with this uid? kDenied, kNotFound with a sentence for the job's owner.
 Result<> check_user(const std::string& user, std::uint32_t uid);
 // Processes of bourse-launcher (keeper first) that serve this state directory.

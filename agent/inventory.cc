@@ -86,6 +86,11 @@ Result<> AgentInventory::check_device(const DeviceShare& share) const {
   return {};
 }
 
+const Device* AgentInventory::find_device(const DeviceId& id) const {
+  const auto it = std::find_if(inventory_.devices.begin(), inventory_.devices.end(), [&](const Device& d) { return d.id == id; });
+  return it == inventory_.devices.end() ? nullptr : &*it;
+}
+
 std::int64_t AgentInventory::free_pus(std::int64_t node) const {
   return std::count_if(pus_.begin(), pus_.end(),
                        [&](const Pu& pu) { return !pu.taken && !pu.reserved && (node < 0 || pu.node == node); });
@@ -182,6 +187,40 @@ void AgentInventory::give_back(const SliceId& slice) {
   if (!known_) return;
   const bool exact = !short_ && misfits_.empty();
   if (!exact || !free_.add(spec.resources)) recount();
+}
+
+std::vector<std::string> AgentInventory::device_nodes(const SliceSpec& spec) const {
+  std::set<std::string> nodes;
+  for (const DeviceShare& share : spec.resources.devices)
+    if (const Device* device = find_device(share.device)) nodes.insert(device->nodes.begin(), device->nodes.end());
+  return {nodes.begin(), nodes.end()};
+}
+
+std::vector<std::pair<std::string, std::string>> AgentInventory::device_environment(const SliceSpec& spec) const {
+  constexpr std::string_view kPrefix = "env.";
+  std::map<std::string, std::string> values;
+  for (const Device& device : inventory_.devices)
+    for (const auto& [name, value] : device.attributes)
+      if (name.compare(0, kPrefix.size(), kPrefix) == 0) values[name.substr(kPrefix.size())];
+  std::string ids, shares;
+  for (const DeviceShare& share : spec.resources.devices) {
+    ids += (ids.empty() ? "" : ",") + share.device.str();
+    std::string amounts = share.whole ? "whole" : share.profile.empty() ? "" : "profile=" + share.profile;
+    if (!share.whole)
+      for (const auto& [counter, amount] : share.counters.items())
+        amounts += (amounts.empty() ? "" : ",") + counter + "=" + std::to_string(amount);
+    shares += (shares.empty() ? "" : ";") + share.device.str() + ":" + amounts;
+    const Device* device = find_device(share.device);
+    if (device == nullptr) continue;
+    for (const auto& [name, value] : device->attributes) {
+      if (name.compare(0, kPrefix.size(), kPrefix) != 0) continue;
+      std::string& text = values[name.substr(kPrefix.size())];
+      text += (text.empty() ? "" : ",") + value;
+    }
+  }
+  values["BOURSE_DEVICES"] = ids;
+  values["BOURSE_DEVICE_SHARES"] = shares;
+  return {values.begin(), values.end()};
 }
 
 }  // namespace bourse

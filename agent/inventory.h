@@ -31,6 +31,11 @@ class AgentInventory {
   Result<SliceSpec> carve(SliceSpec spec);
   void restore(const SliceSpec& spec);  // from the checkpoint: as it was carved, whatever is free
   void give_back(const SliceId& slice);
+  // What tasks of the slice may open of its devices, sorted. And the variables that tell them which they have: BOURSE_DEVICES,
+  // BOURSE_DEVICE_SHARES, and NAME for each device attribute "env.NAME", values joined by commas. An empty value: the variable is
+  // one by which this host names devices, and the slice has none of them.
+  [[nodiscard]] std::vector<std::string> device_nodes(const SliceSpec& spec) const;
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> device_environment(const SliceSpec& spec) const;
 
  private:
   struct Pu {
@@ -43,6 +48,7 @@ class AgentInventory {
   // Takes `count` PUs of `node` (any node: < 0); false and nothing taken when there are too few.
   bool pick(std::int64_t node, std::int64_t count, std::vector<std::uint32_t>& out);
   [[nodiscard]] std::int64_t free_pus(std::int64_t node) const;
+  [[nodiscard]] const Device* find_device(const DeviceId& id) const;
   [[nodiscard]] Result<> check_device(const DeviceShare& share) const;
 
   Inventory inventory_;

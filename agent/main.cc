@@ -195,7 +195,7 @@ Result<> run(Program& program, const std::string& id_option) {
       host.launcher = own_directory() + "/../libexec/bourse/bourse-launcher";
     host.cgroup_root = config.text("agent", "cgroup_root");
     host.isolation = config.text("agent", "isolation") != "off";
-    host.pids_max = static_cast<std::uint32_t>(config.integer("agent", "max_pids"));
+    host.limits = BOURSE_TRY(read_isolation(config));
     w.executor = BOURSE_TRY(Host::make(w.reactor, std::move(host), std::move(prober), post, [&w] {
       std::vector<SliceId> known;
       const Agent::View view = w.agent->view();

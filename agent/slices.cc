@@ -64,7 +64,7 @@ void SliceTable::carve(Turn& turn, const CarveSlices& message) {
       turn.out.arm(slice_timer(AgentTimer::kHold, asked.id), message.hold_ttl);
       held = true;
     } else {
-      turn.host(CarveSlice{slice.spec});
+      turn.host(CarveSlice{slice.spec, inventory_.device_nodes(slice.spec)});
     }
     record(turn, slice);
     fresh.push_back(asked.id);
@@ -100,7 +100,7 @@ void SliceTable::commit(Turn& turn, const CommitGang& message) {
     slice.phase = Phase::kCarving;
     turn.out.disarm(slice_timer(AgentTimer::kHold, id));
     record(turn, slice);
-    turn.host(CarveSlice{slice.spec});
+    turn.host(CarveSlice{slice.spec, inventory_.device_nodes(slice.spec)});
   }
 }
 
@@ -198,7 +198,8 @@ bool SliceTable::erased(Turn& turn, const SliceId& id) {
 
 void SliceTable::resume_host(Turn& turn) {
   for (auto& [id, slice] : slices_) {
-    if (slice.phase == Phase::kCarving || slice.phase == Phase::kUp) turn.host(CarveSlice{slice.spec});
+    if (slice.phase == Phase::kCarving || slice.phase == Phase::kUp)
+      turn.host(CarveSlice{slice.spec, inventory_.device_nodes(slice.spec)});
     if (slice.phase == Phase::kErasing) turn.host(EraseSlice{id});
   }
 }

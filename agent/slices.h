@@ -47,6 +47,7 @@ class SliceTable {
   std::vector<SliceId> of_gang(const FrameworkId& framework, GangId gang) const;
   void drop_hold(Turn& turn, const SliceId& id, const std::string& reason);
   [[nodiscard]] Slice* find(const SliceId& id);
+  [[nodiscard]] const AgentInventory& inventory() const { return inventory_; }
   [[nodiscard]] const std::map<SliceId, Slice>& all() const { return slices_; }
 
   // False: no such slice, or it is ending already; nothing to do. True: end its tasks, then call erase_if_drained.

@@ -57,7 +57,7 @@ void TaskTable::launch(Turn& turn, const Launch& message) {
       report(turn, *known);
       return;
     }
-    if (auto spec = wire::decode_task(message.payload)) turn.host(StartTask{key, known->slice, *std::move(spec)});
+    if (auto spec = wire::decode_task(message.payload)) turn.host(StartTask{key, known->slice, *std::move(spec), {}});
     return;
   }
   if (never_.count(key) != 0) return never(turn, key, message.slice, "this agent was told before that it must not start");
@@ -89,19 +89,21 @@ void TaskTable::launch(Turn& turn, const Launch& message) {
 }
 
 void TaskTable::add_environment(const Turn& turn, const Task& task, TaskSpec& spec) const {
-  const std::pair<std::string, std::string> ours[] = {
-      {"BOURSE_TASK_ID=", task.key.task.str()}, {"BOURSE_FRAMEWORK=", task.key.framework.str()}, {"BOURSE_AGENT=", agent_.str()},
-      {"BOURSE_SLICE=", to_text(task.slice)},   {"BOURSE_CLUSTER=", turn.session.cluster()},     {"TRACEPARENT=", spec.trace},
+  std::vector<std::pair<std::string, std::string>> ours = {
+      {"BOURSE_TASK_ID", task.key.task.str()}, {"BOURSE_FRAMEWORK", task.key.framework.str()}, {"BOURSE_AGENT", agent_.str()},
+      {"BOURSE_SLICE", to_text(task.slice)},   {"BOURSE_CLUSTER", turn.session.cluster()},     {"TRACEPARENT", spec.trace},
   };
+  if (const SliceTable::Slice* slice = slices_.find(task.slice); slice != nullptr)
+    for (auto& variable : slices_.inventory().device_environment(slice->spec)) ours.push_back(std::move(variable));
   // A job submitted from within a job exports the outer one's: ours replace them. TRACEPARENT stays where we have none.
   std::erase_if(spec.env, [&](const std::string& variable) {
-    if (variable.empty() || (variable[0] != 'B' && variable[0] != 'T')) return false;
-    return std::any_of(std::begin(ours), std::end(ours), [&](const auto& one) {
-      return variable.compare(0, one.first.size(), one.first) == 0 && !(one.second.empty() && one.first == "TRACEPARENT=");
-    });
+    if (variable.empty()) return false;
+    const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
+    return std::any_of(ours.begin(), ours.end(),
+                       [&](const auto& one) { return name == one.first && !(one.second.empty() && name == "TRACEPARENT"); });
   });
   for (const auto& [name, value] : ours)
-    if (!value.empty()) spec.env.push_back(name + value);
+    if (!value.empty()) spec.env.push_back(name + "=" + value);
 }
 
 void TaskTable::start(Turn& turn, Task& task) {
@@ -120,7 +122,10 @@ void TaskTable::start(Turn& turn, Task& task) {
   TaskSpec spec = std::move(*task.spec);  // asked for again, it comes from the payload
   task.spec.reset();
   add_environment(turn, task, spec);
-  turn.host(StartTask{task.key, task.slice, std::move(spec)});
+  const SliceTable::Slice* slice = slices_.find(task.slice);
+  const bool container = spec.kind == TaskKind::kContainer && slice != nullptr;
+  turn.host(StartTask{task.key, task.slice, std::move(spec),
+                      container ? slices_.inventory().device_nodes(slice->spec) : std::vector<std::string>{}});
 }
 
 void TaskTable::start_waiting(Turn& turn, const SliceId& slice) {
@@ -421,7 +426,10 @@ void TaskTable::ended(Turn& turn, const TaskEnded& event) {
     status.state = task->cause;
   } else if (event.out_of_memory && !success) {
     status.state = TaskState::kOutOfMemory;
-    status.message = "the slice's memory was used up";
+    const SliceTable::Slice* slice = slices_.find(task->slice);
+    const Bytes limit = slice != nullptr ? slice->spec.resources.mem : Bytes{};
+    status.message = "out of memory: it used " + format_size(event.mem_peak) +
+                     (limit.value > 0 ? " of the " + format_size(limit) + " that its slice has" : std::string());
   } else if (!event.known) {
     status.message = "it ended while no process watched that could have known how";
   } else if (WIFSIGNALED(event.wait_status)) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 
 #include "agent/isolators/cgroup_files.h"
 #include "common/core/hooks.h"
@@ -71,19 +72,67 @@ Result<> CgroupBase::prepare(const std::string& slice, const SliceLimits& limits
   const std::string dir = dir_name(slice);
   for (const auto& tree : trees_) {
     if (tree.per_leaf || uses(tree, limits)) BOURSE_TRY(cgroup::make_dir(tree.path + "/" + dir));
+    hooks::crash_point("isolator.half_made");
   }
   BOURSE_TRY(limit(slice, limits));
+  hooks::crash_point("isolator.made_no_leaf");
   Slice& s = slices_[dir];
   if (s.pool.empty() && s.tasks.empty()) s.pool.push_back(BOURSE_TRY(make_leaf(dir, s)));
   return {};
 }
 
+// Cores of one slice are not its own as long as slices without cores of their own may run on them: those get what is nobody's.
+// Where nothing is left (the host lost cores) they run everywhere.
+SliceLimits CgroupBase::bound(Slice& slice) const {
+  SliceLimits limits = slice.limits;
+  if (!limits.cpuset.empty()) {
+    slice.floats = false;
+    return limits;
+  }
+  if ((own_.empty() && !slice.floats) || hooks::mutant("isolator.shared_anywhere")) return limits;
+  const auto all = all_cores();
+  std::copy_if(all.begin(), all.end(), std::back_inserter(limits.cpuset),
+               [&](std::uint32_t core) { return own_.count(core) == 0; });
+  if (limits.cpuset.empty()) limits.cpuset = all;
+  slice.floats = true;  // and stays so: who has been bound once is not unbound, only given more
+  return limits;
+}
+
+void CgroupBase::count_own(const std::vector<std::uint32_t>& cores, int more) {
+  for (const std::uint32_t core : cores) {
+    if ((own_[core] += more) <= 0) own_.erase(core);
+  }
+}
+
+Result<> CgroupBase::move_shared(const std::string& but) {
+  Result<> result;
+  for (auto& [dir, s] : slices_) {
+    if (!s.prepared || !s.limits.cpuset.empty() || dir == but) continue;
+    auto applied = apply(dir, bound(s));
+    if (!applied) result = std::move(applied);
+  }
+  return result;
+}
+
 Result<> CgroupBase::limit(const std::string& slice, const SliceLimits& limits) {
   const std::string dir = dir_name(slice);
   Slice& s = slices_[dir];
+  const bool moves = s.limits.cpuset != limits.cpuset;
+  if (moves) {
+    count_own(s.limits.cpuset, -1);
+    count_own(limits.cpuset, 1);
+  }
+  s.limits = limits;
+  s.prepared = true;
+  if (moves) BOURSE_TRY(move_shared(dir));
+  return apply(dir, bound(s));
+}
+
+Result<> CgroupBase::apply(const std::string& dir, const SliceLimits& limits) {
+  Slice& s = slices_[dir];
   s.fds.resize(trees_.size(), -1);
   for (const auto& tree : trees_) {
-    if (!tree.per_leaf && uses(tree, limits)) BOURSE_TRY(cgroup::make_dir(tree.path + "/" + dir));
+    if (tree.per_leaf || uses(tree, limits)) BOURSE_TRY(cgroup::make_dir(tree.path + "/" + dir));
   }
   BOURSE_TRY(write_limits(dir, limits));
   for (std::size_t i = 0; i < trees_.size(); ++i) {
@@ -100,6 +149,27 @@ Result<> CgroupBase::limit(const std::string& slice, const SliceLimits& limits) 
     }
   }
   return {};
+}
+
+Result<> CgroupBase::renew(const std::string& slice) {
+  const std::string dir = dir_name(slice);
+  const auto it = slices_.find(dir);
+  if (it == slices_.end() || !it->second.prepared) return no_slice(slice);
+  Slice& s = it->second;
+  for (auto& leaf : s.pool) remove_leaf(dir, std::move(leaf));
+  s.pool.clear();
+  for (int& fd : s.fds) {
+    if (fd >= 0) close(fd);
+    fd = -1;
+  }
+  const SliceLimits limits = s.limits;
+  return prepare(slice, limits);
+}
+
+Result<> CgroupBase::limit_devices_by_bpf(const std::string& dir, const SliceLimits& limits) {
+  const auto unified = std::find_if(trees_.begin(), trees_.end(), [](const Tree& tree) { return tree.controller == "unified"; });
+  if (!limits.devices_limited || unified == trees_.end() || !devices::bpf_works()) return {};
+  return devices::bpf_limit(unified->path + "/" + dir, limits.devices);
 }
 
 Result<> CgroupBase::open_leaf(const std::string& slice_dir, Leaf& leaf) {
@@ -240,12 +310,16 @@ Result<> CgroupBase::detach(const std::string& slice, const std::string& task) {
 Result<> CgroupBase::release(const std::string& slice) {
   const std::string dir = dir_name(slice);
   const auto it = slices_.find(dir);
+  Result<> result;
   if (it != slices_.end()) {
+    const std::vector<std::uint32_t> own = it->second.limits.cpuset;
     close_slice(it->second);
     slices_.erase(it);
+    count_own(own, -1);
+    if (!own.empty()) result = move_shared(dir);
   }
-  Result<> result;
   for (const auto& tree : trees_) {
+    hooks::crash_point("isolator.half_removed");
     const std::string path = tree.path + "/" + dir;
     for (const auto& name : cgroup::children(path)) {
       auto removed = cgroup::remove_dir(path + "/" + name);

@@ -31,6 +31,7 @@ class CgroupBase : public Isolator {
   Result<Usage> usage(const std::string& slice, const std::string& task) override;
   Result<> kill(const std::string& slice, const std::string& task) override;
   Result<> signal(const std::string& slice, const std::string& task, int signal) override;
+  Result<> renew(const std::string& slice) override;
   Result<> detach(const std::string& slice, const std::string& task) override;
   Result<> release(const std::string& slice) override;
   [[nodiscard]] std::string leaf(const std::string& slice, const std::string& task) const override;
@@ -69,6 +70,9 @@ class CgroupBase : public Isolator {
     std::map<std::string, Leaf> tasks;
     std::vector<Leaf> pool;
     std::uint64_t next_leaf = 0;
+    SliceLimits limits;     // as they were asked for
+    bool prepared = false;  // `limits` are known: not only found on the host
+    bool floats = false;    // its cpuset is what the others leave
   };
 
   CgroupBase() = default;
@@ -80,11 +84,20 @@ class CgroupBase : public Isolator {
   // Makes peaks start anew. False: this leaf cannot, so it is removed and another made.
   virtual bool reset(const std::string& slice_dir_name, Leaf& leaf, Bytes peak) = 0;
 
+  // PUs that slices may have at all; empty: not to be bound.
+  [[nodiscard]] virtual std::vector<std::uint32_t> all_cores() const = 0;
+  // Attaches the device rules to the slice's group in the v2 tree; nothing where there is none.
+  Result<> limit_devices_by_bpf(const std::string& slice_dir_name, const SliceLimits& limits);
+
   std::vector<Tree> trees_;
   std::vector<std::string> degraded_;
 
  private:
   [[nodiscard]] const Tree& first_tree() const;
+  Result<> apply(const std::string& slice_dir, const SliceLimits& limits);
+  [[nodiscard]] SliceLimits bound(Slice& slice) const;
+  void count_own(const std::vector<std::uint32_t>& cores, int more);
+  Result<> move_shared(const std::string& but);
   static std::string dir_name(const std::string& slice);
   Result<Leaf> make_leaf(const std::string& slice_dir, Slice& slice);
   Result<> open_leaf(const std::string& slice_dir, Leaf& leaf);
@@ -97,6 +110,7 @@ class CgroupBase : public Isolator {
   Result<Leaf*> find(const std::string& slice, const std::string& task);
 
   std::map<std::string, Slice> slices_;
+  std::map<std::uint32_t, int> own_;  // PUs that slices have for their own, and how many say so
   std::size_t open_leaves_ = 0;
 };
 

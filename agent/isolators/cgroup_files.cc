@@ -44,7 +44,7 @@ Mounts find_mounts(const std::string& mounts_file) {
     if (type != "cgroup") continue;
     while (!options.empty()) {
       const std::string_view option = next_word(options, ',');
-      for (const std::string_view c : {"cpu", "cpuset", "cpuacct", "memory", "pids", "freezer"}) {
+      for (const std::string_view c : {"cpu", "cpuset", "cpuacct", "memory", "pids", "freezer", "blkio", "devices"}) {
         if (option == c) mounts.v1.emplace(std::string(c), std::string(where));
       }
     }
@@ -142,6 +142,20 @@ bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 std::string list_text(const std::vector<std::uint32_t>& set) {
   std::string out;
   for (const auto n : set) out += (out.empty() ? "" : ",") + std::to_string(n);
+  return out;
+}
+
+std::vector<std::uint32_t> parse_list(std::string_view text) {
+  constexpr std::int64_t kMost = 65'536;
+  std::vector<std::uint32_t> out;
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  while (!text.empty()) {
+    std::string_view range = next_word(text, ',');
+    const std::int64_t first = number(next_word(range, '-'));
+    const std::int64_t last = range.empty() ? first : number(range);
+    for (std::int64_t n = first; n >= 0 && n <= last && n < kMost; ++n) out.push_back(static_cast<std::uint32_t>(n));
+  }
+  std::sort(out.begin(), out.end());
   return out;
 }
 

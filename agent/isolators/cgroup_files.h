@@ -33,6 +33,7 @@ Result<std::string> read_kept(int& fd, const std::string& path, bool writable = 
 [[nodiscard]] std::vector<pid_t> members(const std::string& path);                 // processes, not of sub-groups
 [[nodiscard]] bool exists(const std::string& path);
 [[nodiscard]] std::string list_text(const std::vector<std::uint32_t>& set);  // "0,1,5"
+[[nodiscard]] std::vector<std::uint32_t> parse_list(std::string_view text);  // "0-2,5": sorted; what is no number is left out
 
 // SIGKILL to all in the group and below, one round: cgroup.kill where there is one (v2), else freezer (v1), else one by one.
 void kill_round(const std::string& path);

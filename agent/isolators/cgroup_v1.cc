@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "common/core/hooks.h"
 
@@ -59,7 +61,12 @@ Result<std::unique_ptr<Isolator>> CgroupV1::make(const cgroup::Mounts& mounts, c
       if (!written) return std::move(written).error();
     }
   }
+  if (mounts.v1.count("cpuset") != 0) isolator->cores_file_ = mounts.v1.at("cpuset") + "/" + root + "/cpuset.cpus";
   add("pids", false, "the number of processes is not limited");
+  // Not missed before limits for disks are asked for, and refused then.
+  if (mounts.v1.count("blkio") != 0) add("blkio", false, "reading and writing of disks is not limited");
+  // See devices.h: by the v2 tree where that is possible, since each further tree costs every start.
+  if (trees.front().controller != "unified" || !devices::bpf_works()) add("devices", false, "tasks may open all devices");
   if (!memory && !can_kill) return Error(Code::kUnsupported, "cgroup v1 is mounted but neither memory nor freezer can be written");
   if (!memory && trees.front().controller != "unified" && trees.front().controller != "freezer") {
     return Error(Code::kUnsupported, "cgroup v1: no controller that could hold a task's processes together");
@@ -76,16 +83,76 @@ bool CgroupV1::uses(const Tree& tree, const SliceLimits& limits) const {
   if (tree.controller == "cpu") return limits.cpus.value > 0 && !cpuset_is_the_limit(limits);
   if (tree.controller == "cpuset") return !limits.cpuset.empty() || !limits.mems.empty();
   if (tree.controller == "pids") return limits.pids > 0;
+  if (tree.controller == "blkio") return !limits.io.empty();
+  if (tree.controller == "devices") return limits.devices_limited;
   return true;
 }
 
-Result<> CgroupV1::limit_memory(const std::string& dir, Bytes mem) {
+std::vector<std::uint32_t> CgroupV1::all_cores() const {
+  const auto text = cgroup::read_file(cores_file_);
+  return text ? cgroup::parse_list(*text) : std::vector<std::uint32_t>{};
+}
+
+Result<> CgroupV1::limit_io(const std::string& dir, const std::vector<IoLimit>& io) {
+  const std::string blkio = path("blkio");
+  if (blkio.empty() && io.empty()) return {};
+  if (blkio.empty()) return Error(Code::kUnsupported, "disk limits are asked for, but there is no blkio controller");
+  const std::string base = blkio + "/" + dir + "/blkio.throttle.";
+  if (!cgroup::exists(base + "read_bps_device")) return {};  // it never had any
+  const std::pair<const char*, std::uint64_t IoLimit::*> files[] = {{"read_bps_device", &IoLimit::read_bytes},
+                                                                    {"write_bps_device", &IoLimit::write_bytes},
+                                                                    {"read_iops_device", &IoLimit::reads},
+                                                                    {"write_iops_device", &IoLimit::writes}};
+  for (const auto& [file, member] : files) {
+    // A limit of 0 is none; those that are not asked for any more go.
+    std::map<std::string, std::uint64_t> wanted;
+    const std::string now = BOURSE_TRY(cgroup::read_file(base + file));
+    for (std::size_t at = 0; at < now.size();) {
+      const auto end = std::min(now.find('\n', at), now.size());
+      const std::string line = now.substr(at, end - at);
+      if (const auto space = line.find(' '); space != std::string::npos) wanted[line.substr(0, space)] = 0;
+      at = end + 1;
+    }
+    for (const IoLimit& one : io) wanted[std::to_string(one.major) + ":" + std::to_string(one.minor)] = one.*member;
+    for (const auto& [device, limit] : wanted) BOURSE_TRY(cgroup::write_file(base + file, device + " " + std::to_string(limit)));
+  }
+  return {};
+}
+
+Result<> CgroupV1::limit_devices(const std::string& dir, const SliceLimits& limits) {
+  const std::string tree = path("devices");
+  if (tree.empty()) return limit_devices_by_bpf(dir, limits);
+  if (!limits.devices_limited || hooks::mutant("isolator.all_devices")) return {};
+  const std::string base = tree + "/" + dir + "/devices.";
+  std::set<std::string> wanted = {"c *:* m", "b *:* m"};
+  for (const DeviceRule& rule : limits.devices) wanted.insert(devices::text(rule) + " rwm");
+  // Allowed first, the rest taken away after it: a task that runs loses nothing for a moment that it may have.
+  std::string now = BOURSE_TRY(cgroup::read_file(base + "list"));
+  if (now.compare(0, 1, "a") == 0) {
+    BOURSE_TRY(cgroup::write_file(base + "deny", "a"));  // a new group, nobody is in it yet
+    now.clear();
+  }
+  for (const std::string& rule : wanted) BOURSE_TRY(cgroup::write_file(base + "allow", rule));
+  for (std::size_t at = 0; at < now.size();) {
+    const auto end = std::min(now.find('\n', at), now.size());
+    const std::string rule = now.substr(at, end - at);
+    if (!rule.empty() && wanted.count(rule) == 0) BOURSE_TRY(cgroup::write_file(base + "deny", rule));
+    at = end + 1;
+  }
+  return {};
+}
+
+Result<> CgroupV1::limit_memory(const std::string& dir, const SliceLimits& limits) {
+  const Bytes mem = limits.mem;
   if (hooks::mutant("isolator.no_mem_limit")) return {};
   const std::string memory = path("memory");
   if (memory.empty()) return {};
   const std::string base = memory + "/" + dir + "/memory.";
   if (mem.value == 0 && !cgroup::exists(base + "limit_in_bytes")) return {};
   const std::string text = mem.value > 0 ? std::to_string(mem.value) : "-1";
+  // What version 1 has of memory.high: reclaimed down to it when the host runs short, never slowed down for it.
+  const std::string soft = limits.mem_high.value > 0 ? std::to_string(limits.mem_high.value) : "-1";
+  if (limits.mem_high.value > 0) BOURSE_TRY(cgroup::write_file(base + "soft_limit_in_bytes", soft));
   const bool swap = cgroup::exists(base + "memsw.limit_in_bytes");
   auto written = cgroup::write_file(base + "limit_in_bytes", text);
   if (!swap) return written;
@@ -109,7 +176,9 @@ Result<> CgroupV1::write_limits(const std::string& dir, const SliceLimits& limit
       BOURSE_TRY(cgroup::write_file(set + "/" + dir + "/" + file, text));
     }
   }
-  BOURSE_TRY(limit_memory(dir, limits.mem));
+  BOURSE_TRY(limit_memory(dir, limits));
+  BOURSE_TRY(limit_io(dir, limits.io));
+  BOURSE_TRY(limit_devices(dir, limits));
   if (const std::string pids = path("pids"); !pids.empty() && cgroup::exists(pids + "/" + dir)) {
     BOURSE_TRY(cgroup::write_file(pids + "/" + dir + "/pids.max", limits.pids > 0 ? std::to_string(limits.pids) : "max"));
   }

@@ -1,6 +1,6 @@
-// cgroup v1, one tree a controller: cpu (quota, shares), cpuset and pids for the slice; memory for slice (limit) and leaf
+// cgroup v1, one tree a controller: cpu (quota, shares), cpuset, pids and blkio for the slice; memory for slice (limit) and leaf
 // (peak, OOM kills). Who is in a leaf, and killing it, comes from the v2 tree of a hybrid host (cgroup.kill, CPU time without
-// a controller), else from freezer and cpuacct.
+// a controller), else from freezer and cpuacct. So do the device rules, else the devices controller has them.
 #pragma once
 
 #include "agent/isolators/cgroup_base.h"
@@ -22,7 +22,12 @@ class CgroupV1 final : public CgroupBase {
   Counters counters(const std::string& dir, Leaf& leaf) override;
   bool reset(const std::string& dir, Leaf& leaf, Bytes peak) override;
   [[nodiscard]] std::string path(std::string_view controller) const;  // "" where there is none
-  Result<> limit_memory(const std::string& dir, Bytes mem);
+  [[nodiscard]] std::vector<std::uint32_t> all_cores() const override;
+  Result<> limit_memory(const std::string& dir, const SliceLimits& limits);
+  Result<> limit_io(const std::string& dir, const std::vector<IoLimit>& io);
+  Result<> limit_devices(const std::string& dir, const SliceLimits& limits);
+
+  std::string cores_file_;  // what our sub-tree may have
 };
 
 }  // namespace bourse

@@ -1,6 +1,7 @@
 #include "agent/isolators/cgroup_v2.h"
 
 #include <algorithm>
+#include <map>
 
 #include "agent/isolators/cgroup_files.h"
 #include "common/core/hooks.h"
@@ -29,27 +30,61 @@ Result<std::unique_ptr<Isolator>> CgroupV2::make(const std::string& mount, const
       {"cpu", "CPU time is not limited"},
       {"cpuset", "tasks are not bound to cores"},
       {"pids", "the number of processes is not limited"},
+      {"io", ""},  // not missed before limits for disks are asked for, and refused then
   };
   for (const auto& [controller, lost] : wanted) {
     if (!has_word(offered, controller)) {
+      if (lost.empty()) continue;
       isolator->degraded_.push_back("the " + controller + " cgroup controller is not offered by " + mount + ": " + lost);
       continue;
     }
     auto given = cgroup::write_file(mount + "/cgroup.subtree_control", "+" + controller);
     if (given) given = cgroup::write_file(top + "/cgroup.subtree_control", "+" + controller);
     if (!given) {
+      if (lost.empty()) continue;
       isolator->degraded_.push_back(given.error().text() + ": " + lost);
       continue;
     }
     isolator->controllers_.push_back(controller);
   }
   if (isolator->controllers_.empty()) return Error(Code::kUnsupported, "cgroup v2 at " + mount + " offers no controller");
+  if (!devices::bpf_works())
+    isolator->degraded_.emplace_back("the kernel takes no device programs (eBPF): tasks may open all devices");
   isolator->trees_.push_back({top, "unified", true, true});
   return std::unique_ptr<Isolator>(std::move(isolator));
 }
 
 bool CgroupV2::has(std::string_view controller) const {
   return std::find(controllers_.begin(), controllers_.end(), controller) != controllers_.end();
+}
+
+std::vector<std::uint32_t> CgroupV2::all_cores() const {
+  if (!has("cpuset")) return {};
+  const auto text = cgroup::read_file(trees_.front().path + "/cpuset.cpus.effective");
+  return text ? cgroup::parse_list(*text) : std::vector<std::uint32_t>{};
+}
+
+Result<> CgroupV2::limit_io(const std::string& path, const std::vector<IoLimit>& io) {
+  if (!has("io"))
+    return io.empty() ? Result<>() : Error(Code::kUnsupported, "disk limits are asked for, but there is no io controller");
+  const auto value = [](const char* name, std::uint64_t n) {
+    return std::string(" ") + name + "=" + (n == 0 ? "max" : std::to_string(n));
+  };
+  std::map<std::string, std::string> wanted;
+  const auto now = cgroup::read_file(path + "io.max");  // lists what is limited: what is not asked for any more becomes free
+  for (std::size_t at = 0; now && at < now->size();) {
+    const auto end = std::min(now->find('\n', at), now->size());
+    const std::string line = now->substr(at, end - at);
+    if (const auto space = line.find(' '); space != std::string::npos)
+      wanted[line.substr(0, space)] = " rbps=max wbps=max riops=max wiops=max";
+    at = end + 1;
+  }
+  for (const IoLimit& one : io) {
+    wanted[std::to_string(one.major) + ":" + std::to_string(one.minor)] =
+        value("rbps", one.read_bytes) + value("wbps", one.write_bytes) + value("riops", one.reads) + value("wiops", one.writes);
+  }
+  for (const auto& [device, limits] : wanted) BOURSE_TRY(cgroup::write_file(path + "io.max", device + limits));
+  return {};
 }
 
 Result<> CgroupV2::write_limits(const std::string& dir, const SliceLimits& limits) {
@@ -69,7 +104,15 @@ Result<> CgroupV2::write_limits(const std::string& dir, const SliceLimits& limit
   }
   if (has("memory") && !hooks::mutant("isolator.no_mem_limit")) {
     BOURSE_TRY(cgroup::write_file(path + "memory.max", limits.mem.value > 0 ? std::to_string(limits.mem.value) : "max"));
+    // Memory is what was paid for: a slice that is full must not go on in the host's swap.
+    if (cgroup::exists(path + "memory.swap.max"))
+      BOURSE_TRY(cgroup::write_file(path + "memory.swap.max", limits.mem.value > 0 ? "0" : "max"));
+    if (cgroup::exists(path + "memory.high"))
+      BOURSE_TRY(
+          cgroup::write_file(path + "memory.high", limits.mem_high.value > 0 ? std::to_string(limits.mem_high.value) : "max"));
   }
+  BOURSE_TRY(limit_io(path, limits.io));
+  BOURSE_TRY(limit_devices_by_bpf(dir, limits));
   if (has("pids")) { BOURSE_TRY(cgroup::write_file(path + "pids.max", limits.pids > 0 ? std::to_string(limits.pids) : "max")); }
   // Of the controllers only memory has something to say about a single task.
   if (has("memory")) BOURSE_TRY(cgroup::write_file(path + "cgroup.subtree_control", "+memory"));

@@ -1,4 +1,4 @@
-// cgroup v2, one tree: cpu.max, cpu.weight, cpuset, memory.max and pids.max on the slice; memory.peak, memory.events and
+// cgroup v2, one tree: cpu.max, cpu.weight, cpuset, memory.high and .max, pids.max, io.max and devices on the slice; memory.peak, memory.events and
 // cgroup.kill on the leaf, which a task enters by clone3. Processes sit in leaves only, so controllers can be delegated down
 // to them ("no internal processes").
 #pragma once
@@ -20,6 +20,8 @@ class CgroupV2 final : public CgroupBase {
   Result<> leaf_made(const std::string& dir, const std::string& leaf) override;
   Counters counters(const std::string& dir, Leaf& leaf) override;
   bool reset(const std::string& dir, Leaf& leaf, Bytes peak) override;
+  [[nodiscard]] std::vector<std::uint32_t> all_cores() const override;
+  Result<> limit_io(const std::string& path, const std::vector<IoLimit>& io);
   [[nodiscard]] bool has(std::string_view controller) const;
 
   std::vector<std::string> controllers_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/isolators/devices.h"
 #include "common/core/ids.h"
 #include "common/core/result.h"
 #include "common/core/time.h"
@@ -16,12 +17,24 @@
 
 namespace bourse {
 
+// Most bytes and operations per second on one block device; 0: no limit.
+struct IoLimit {
+  std::uint32_t major = 0, minor = 0;
+  std::uint64_t read_bytes = 0, write_bytes = 0, reads = 0, writes = 0;
+  bool operator==(const IoLimit&) const = default;
+};
+
 struct SliceLimits {
   MilliCpus cpus;                     // quota and weight; 0: no limit
   Bytes mem;                          // hard limit; 0: none
-  std::vector<std::uint32_t> cpuset;  // PUs; empty: all of the parent's
+  std::vector<std::uint32_t> cpuset;  // PUs of its own; empty: shares those that no slice has for its own
   std::vector<std::uint32_t> mems;    // NUMA nodes; empty: all
   std::uint32_t pids = 0;             // 0: no limit
+  Bytes mem_high{};                   // from here on it is slowed down and reclaimed from, before the hard limit; 0: none
+  bool devices_limited = false;       // only `devices` may be opened
+  std::vector<DeviceRule> devices{};
+  std::vector<IoLimit> io{};
+  bool operator==(const SliceLimits&) const = default;
 };
 
 struct Usage {
@@ -51,6 +64,8 @@ class Isolator {
   // SIGKILL to every process in the task's leaf, again until it is empty. kBusy: not empty yet.
   virtual Result<> kill(const std::string& slice, const std::string& task) = 0;
   virtual Result<> signal(const std::string& slice, const std::string& task, int signal) = 0;
+  // Somebody else removed groups of it: makes the slice and an empty pool again, with the limits it had. Tasks that run keep theirs.
+  virtual Result<> renew(const std::string& slice) = 0;
   virtual Result<> detach(const std::string& slice, const std::string& task) = 0;  // leaf back to the pool or removed
   virtual Result<> release(const std::string& slice) = 0;                          // everything of the slice; kBusy while not empty
   // Where the task sits in its slice, and after a restart of the launcher the way back: kNotFound when it is there no more.

@@ -20,6 +20,7 @@ class NoIsolation final : public Isolator {
   Result<Usage> usage(const std::string& slice, const std::string& task) override;
   Result<> kill(const std::string& slice, const std::string& task) override;
   Result<> signal(const std::string& slice, const std::string& task, int signal) override;
+  Result<> renew(const std::string&) override { return {}; }
   Result<> detach(const std::string& slice, const std::string& task) override;
   Result<> release(const std::string& slice) override;
   [[nodiscard]] std::string leaf(const std::string& slice, const std::string& task) const override;

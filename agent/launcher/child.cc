@@ -1,10 +1,16 @@
 #include "agent/launcher/child.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +20,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/launcher/init.h"
 #include "common/core/hooks.h"
 
 namespace bourse::launcher {
@@ -30,8 +37,13 @@ enum class Stage : std::uint8_t {
   kStdin,
   kStdout,
   kStderr,
+  kNamespaces,
+  kTmp,
+  kShm,
+  kLoopback,
   kRecord,
   kPrivileges,
+  kSeccomp,
   kUser,
   kExec
 };
@@ -55,6 +67,13 @@ struct Plan {
   std::size_t prefix_size;
   const char* suffix;
   std::size_t suffix_size;
+  int namespaces;  // CLONE_NEW*
+  bool tmp_in_memory;
+  const char* tmp_dir;  // else null
+  bool new_privileges, becomes_user, drop_capabilities;
+  std::uint64_t capabilities;
+  struct sock_fprog filter;  // len 0: none
+  int filter_file;           // for an init, which takes it from kFilterFile; -1: none
   const Rlimit* rlimits;
   std::size_t rlimit_count;
   struct rlimit descriptors;
@@ -127,6 +146,51 @@ void open_files(Plan& plan) {
   if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) give_up(plan, Stage::kStdout);
 }
 
+// Nothing that is mounted here is seen outside, and it goes with the last process of the namespace. What the host mounts later is
+// seen here.
+void enter_namespaces(Plan& plan) {
+  if (plan.namespaces == 0) return;
+  if (plan.privileged) raw(SYS_setfsuid, 0);  // what is mounted is ours; the user may not be able to reach it
+  if (unshare(plan.namespaces) < 0) give_up(plan, Stage::kNamespaces);
+  if ((plan.namespaces & CLONE_NEWNS) != 0 && mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) < 0)
+    give_up(plan, Stage::kNamespaces);
+  constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV;
+  // Where one mount hides the directory itself, the other is taken from the first. A host need not have a /var/tmp.
+  const char* from = plan.tmp_dir;
+  for (const char* where : {"/var/tmp", "/tmp"}) {
+    if (plan.tmp_in_memory && mount("tmpfs", where, "tmpfs", kFlags, "mode=1777") < 0 && errno != ENOENT)
+      give_up(plan, Stage::kTmp);
+    if (!from) continue;
+    if (mount(from, where, nullptr, MS_BIND, nullptr) == 0) {
+      from = where;
+    } else if (errno != ENOENT) {
+      give_up(plan, Stage::kTmp);
+    }
+  }
+  if ((plan.namespaces & CLONE_NEWIPC) != 0 && mount("shm", "/dev/shm", "tmpfs", kFlags, "mode=1777") < 0)
+    give_up(plan, Stage::kShm);
+  if ((plan.namespaces & CLONE_NEWNET) == 0) return;
+  struct ifreq loopback {};
+  std::memcpy(loopback.ifr_name, "lo", 3);
+  loopback.ifr_flags = IFF_UP;
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &loopback) < 0) give_up(plan, Stage::kLoopback);
+  close(fd);
+}
+
+void filter_calls(Plan& plan) {
+  if (plan.filter.len == 0) return;
+  if (raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, reinterpret_cast<long>(&plan.filter)) < 0) give_up(plan, Stage::kSeccomp);
+}
+
+// A task of root gets back at exec what is in this set, and no more. One of a user has none, and with no_new_privs never gets any.
+void drop_capabilities(Plan& plan) {
+  for (int one = 0; one < 64; ++one) {
+    if ((plan.capabilities >> one & 1) != 0) continue;
+    if (prctl(PR_CAPBSET_DROP, one, 0, 0, 0) < 0 && errno != EINVAL) give_up(plan, Stage::kPrivileges);
+  }
+}
+
 [[noreturn, gnu::noinline]] void child_main(Plan& plan) {
   for (std::size_t i = 0; i < plan.zero_count; ++i) {
     if (write(plan.zero_fds[i], "0", 1) != 1) give_up(plan, Stage::kCgroup);
@@ -147,12 +211,17 @@ void open_files(Plan& plan) {
   }
   if (plan.directory && chdir(plan.directory) < 0) give_up(plan, Stage::kDirectory);
   open_files(plan);
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up(plan, Stage::kPrivileges);
+  enter_namespaces(plan);
+  if (!plan.new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up(plan, Stage::kPrivileges);
   write_record(plan);
+  if (plan.filter_file >= 0 && dup2(plan.filter_file, kFilterFile) < 0) give_up(plan, Stage::kSeccomp);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (plan.privileged && raw(SYS_setresuid, plan.uid, plan.uid, plan.uid) < 0) give_up(plan, Stage::kUser);
+  // Without no_new_privs only root may filter; with it the order does not matter.
+  if (plan.becomes_user) filter_calls(plan);
+  if (plan.drop_capabilities) drop_capabilities(plan);
+  if (plan.privileged && plan.becomes_user && raw(SYS_setresuid, plan.uid, plan.uid, plan.uid) < 0) give_up(plan, Stage::kUser);
   int worst = ENOENT;
   for (const char* const* program = plan.programs; *program; ++program) {
     execve(*program, plan.argv, plan.envp);
@@ -241,10 +310,20 @@ std::string describe(const Plan& plan, const TaskSpec& spec, const std::vector<s
       return "open output " + spec.stdout_path + ": " + why;
     case Stage::kStderr:
       return "open error output " + spec.stderr_path + ": " + why;
+    case Stage::kNamespaces:
+      return "make its namespaces: " + why;
+    case Stage::kTmp:
+      return "mount its /tmp: " + why;
+    case Stage::kShm:
+      return "mount its /dev/shm: " + why;
+    case Stage::kLoopback:
+      return "bring up its loopback: " + why;
+    case Stage::kSeccomp:
+      return "filter its system calls: " + why;
     case Stage::kRecord:
       return "append to the exit log: " + why;
     case Stage::kPrivileges:
-      return "set no_new_privs: " + why;
+      return "drop privileges: " + why;
     case Stage::kUser:
       return "become uid " + std::to_string(spec.uid) + ": " + why;
     case Stage::kExec:
@@ -285,6 +364,30 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   for (const auto& program : programs) paths.push_back(program.c_str());
   paths.push_back(nullptr);
 
+  // With an init the child executes that, which then tries the programs.
+  const Confine& confine = what.confine;
+  const std::vector<sock_filter>* filter = nullptr;
+  if (confine.seccomp && !what.stays_root) {
+    auto made = seccomp_filter();
+    if (!made) {
+      failed.reason = made.error().text();
+      return {};
+    }
+    filter = *made;
+  }
+  const bool init = confine.pid && !what.stays_root;
+  const bool drops = what.privileged && !confine.all_capabilities && (spec.uid == 0 || confine.new_privileges) && !what.stays_root;
+  std::vector<std::string> init_words;
+  if (init) {
+    init_words = {what.init, what.privileged ? std::to_string(spec.uid) : "-", filter ? std::to_string(kFilterFile) : "-",
+                  drops ? std::to_string(confine.capabilities) : "-", std::to_string(programs.size())};
+    init_words.insert(init_words.end(), programs.begin(), programs.end());
+    std::vector<char*> words;
+    for (auto& word : init_words) words.push_back(word.data());
+    argv.insert(argv.begin(), words.begin(), words.end());
+    paths = {what.init.c_str(), nullptr};
+  }
+
   const bool one_file = spec.stderr_path.empty() || spec.stderr_path == spec.stdout_path;
   const int flags = O_WRONLY | O_CREAT | (spec.append_output ? O_APPEND : O_TRUNC);
   static const long ticks_per_second = sysconf(_SC_CLK_TCK);
@@ -295,6 +398,24 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   plan.group_count = what.groups.size();
   plan.privileged = what.privileged;
   plan.uid = spec.uid;
+  plan.becomes_user = !init && !what.stays_root;
+  plan.new_privileges = confine.new_privileges || what.stays_root;
+  plan.drop_capabilities = drops && !init;
+  plan.capabilities = confine.capabilities;
+  plan.tmp_in_memory = confine.tmp == Confine::Tmp::kMemory && !what.stays_root;
+  plan.tmp_dir = confine.tmp == Confine::Tmp::kDisk && !what.stays_root ? or_null(what.tmp_dir) : nullptr;
+  plan.filter_file = -1;
+  if (filter && init) plan.filter_file = seccomp_file();
+  if (filter && !init) {
+    plan.filter.len = static_cast<unsigned short>(filter->size());
+    plan.filter.filter = const_cast<sock_filter*>(filter->data());
+  }
+  if (!what.stays_root) {
+    const bool mounts = confine.pid || confine.ipc || plan.tmp_in_memory || plan.tmp_dir != nullptr;
+    plan.namespaces = (mounts ? CLONE_NEWNS : 0) | (confine.pid ? CLONE_NEWPID : 0) | (confine.ipc ? CLONE_NEWIPC : 0) |
+                      (confine.net ? CLONE_NEWNET : 0);
+    if (hooks::mutant("launcher.no_namespaces")) plan.namespaces &= ~(CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET);
+  }
   plan.gid = spec.gid;
   plan.umask = spec.umask;
   plan.directory = or_null(spec.directory);
@@ -329,6 +450,7 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   const long pid = clone_and_run(&args, &plan);
   if (pid < 0) {
     plan.error = static_cast<int>(-pid);
+    failed.leaf_gone = plan.error == ENODEV || plan.error == ENOENT;
     failed.reason = describe(plan, spec, programs);
     return {};
   }
@@ -336,6 +458,7 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   int status = 0;
   while (waitpid(static_cast<pid_t>(pid), &status, 0) < 0 && errno == EINTR) {}
   failed.reason = describe(plan, spec, programs);
+  failed.leaf_gone = plan.stage == Stage::kCgroup && (plan.error == ENODEV || plan.error == ENOENT);
   failed.recorded = plan.recorded ? static_cast<pid_t>(pid) : 0;
   return {};
 }

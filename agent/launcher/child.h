@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/isolators/isolator.h"
+#include "agent/launcher/confine.h"
 #include "agent/launcher/protocol.h"
 #include "common/core/result.h"
 
@@ -27,7 +28,11 @@ struct Launch {
   std::string marker;                        // one more environment variable; "" is none
   std::string record_prefix, record_suffix;  // of the S record: see exit_log.h
   int log_fd = -1, null_fd = -1;
-  bool privileged = false;       // may change user and groups
+  bool privileged = false;  // may change user and groups
+  Confine confine;
+  std::string tmp_dir;           // what /tmp is for it, where confine.tmp is kDisk
+  std::string init;              // path of bourse-init, where confine.pid
+  bool stays_root = false;       // the program becomes the user by itself, and needs its rights until then
   struct rlimit descriptors {};  // RLIMIT_NOFILE of tasks that do not ask for another
 };
 
@@ -37,8 +42,9 @@ struct Launched {
 };
 
 struct LaunchFailed {
-  std::string reason;  // "chdir /x: No such file or directory"
-  pid_t recorded = 0;  // pid of an S record that has been written and needs its X; 0: none
+  std::string reason;      // "chdir /x: No such file or directory"
+  bool leaf_gone = false;  // its cgroup was removed meanwhile
+  pid_t recorded = 0;      // pid of an S record that has been written and needs its X; 0: none
 };
 
 // Either `failed.reason` is empty, or nothing runs and nothing is left to reap.

@@ -21,7 +21,7 @@
 #include <cstring>
 
 #include "agent/isolators/cgroup_files.h"
-#include "agent/launcher/child.h"
+#include "agent/launcher/init.h"
 #include "common/core/hooks.h"
 
 namespace bourse::launcher {
@@ -68,8 +68,27 @@ bool read_stat(pid_t pid, Stat& out) {
   return n == 3;
 }
 
+std::string own_path() {
+  char path[4096] = {};
+  return readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "/";
+}
+
+// A signal for the first process of a task carries a mark: an init passes those on, and no others. See init.h.
+siginfo_t marked(int signal) {
+  siginfo_t info{};
+  info.si_signo = signal;
+  info.si_code = SI_QUEUE;
+  info.si_pid = getpid();
+  info.si_uid = geteuid();
+  info.si_value.sival_int = kPassOn;
+  return info;
+}
+
 int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
-void pidfd_send(int fd, int signal) { syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0); }
+void pidfd_send(int fd, int signal) {
+  siginfo_t info = marked(signal);
+  syscall(SYS_pidfd_send_signal, fd, signal, &info, 0);
+}
 
 Duration wall_now() {
   struct timespec now {};
@@ -146,7 +165,15 @@ Result<> Launcher::open() {
     event.data.fd = fd;
     if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return errno_error("epoll_ctl");
   }
+  programs_ = own_path();
+  programs_.resize(programs_.rfind('/') + 1);
+  scratch_ = std::make_unique<Scratch>(options_.state_dir + "/scratch");
   take_over();
+  std::set<std::string> keep;
+  for (const auto& [key, task] : log_->tasks()) {
+    if (task.how == ExitLog::How::kRunning || clearing_.count(key) != 0) keep.insert(key_word(key));
+  }
+  scratch_->recover(keep);
   return {};
 }
 
@@ -430,28 +457,20 @@ void Launcher::begin(Start start) {
   const std::string slice = slice_word(start.slice), task = key_word(start.task);
   auto groups = users_.groups(start.spec.user, start.spec.uid, start.spec.gid, now_ms());
   if (!groups) return fail(groups.error().text());
-  auto entry = isolator_->attach(slice, task);
-  if (!entry) return fail(entry.error().text());
-
   Launch plan;
-  plan.spec = &start.spec;
-  plan.entry = *std::move(entry);
   plan.groups = *std::move(groups);
-  plan.marker = isolator_->marker(slice, task);
-  const std::string leaf = isolator_->leaf(slice, task);
-  plan.record_prefix = start_prefix(start.task, start.slice);
-  plan.record_suffix = start_suffix(leaf);
-  plan.log_fd = log_->fd();
-  plan.null_fd = null_fd_;
-  plan.privileged = privileged_;
-  plan.descriptors = descriptors_;
+  plan.confine = start.confine;
+  plan.init = programs_ + "bourse-init";
+  if (auto ready = into_container(start, plan); !ready) return fail(ready.error().text());
   LaunchFailed failed;
-  const Launched launched = launch(plan, failed);
+  const Launched launched = start_in_leaf(start, plan, failed);
   hooks::crash_point("launcher.after_clone");
+  const std::string leaf = isolator_->leaf(slice, task);
   if (!failed.reason.empty()) {
     if (failed.recorded != 0) note(log_->failed(start.task, failed.recorded, failed.reason));
     isolator_->started(slice, task, 0);
     (void)isolator_->detach(slice, task);
+    scratch_->drop(task);
     return fail(std::move(failed.reason));
   }
   isolator_->started(slice, task, launched.pid);
@@ -468,6 +487,82 @@ void Launcher::begin(Start start) {
 }
 
 void Launcher::withdrawn(const Start& start, const std::string& why) { send(StartFailed{start.task, why, true}); }
+
+// A directory of its own for what it needs on disk; and a container is started by a program that makes it.
+Result<> Launcher::into_container(Start& start, Launch& plan) {
+  const bool container = start.spec.kind == TaskKind::kContainer;
+  const bool private_tmp = plan.confine.tmp == Confine::Tmp::kDisk && !container;
+  if (!container && !private_tmp) return {};
+  const std::string task = key_word(start.task);
+  if (private_tmp) {
+    plan.tmp_dir = BOURSE_TRY(scratch_->make(task, start.spec.uid, start.spec.gid));
+    return {};
+  }
+  if (access((programs_ + "bourse-container").c_str(), X_OK) != 0)
+    return Error(Code::kUnsupported, "containers cannot be run here: " + programs_ + "bourse-container is not installed");
+  if (!privileged_) return Error(Code::kUnsupported, "the launcher does not run as root and cannot start containers");
+  if (start.spec.image.empty()) return Error(Code::kInvalid, "the task is a container and names no image");
+  const std::string directory = BOURSE_TRY(scratch_->make(task, 0, 0));
+  std::vector<std::string> words = {programs_ + "bourse-container",
+                                    "--scratch",
+                                    directory,
+                                    "--images",
+                                    options_.state_dir + "/images",
+                                    "--image",
+                                    start.spec.image,
+                                    "--uid",
+                                    std::to_string(start.spec.uid),
+                                    "--gid",
+                                    std::to_string(start.spec.gid)};
+  std::string groups;
+  for (const gid_t group : plan.groups) groups += (groups.empty() ? "" : ",") + std::to_string(group);
+  if (!groups.empty()) words.insert(words.end(), {"--groups", groups});
+  if (!start.spec.directory.empty()) words.insert(words.end(), {"--directory", start.spec.directory});
+  const std::string artifacts = options_.state_dir + "/artifacts/";
+  for (const auto& word : start.spec.argv)  // its script
+    if (word.compare(0, artifacts.size(), artifacts) == 0) words.insert(words.end(), {"--mount", word + ":" + word + ":ro"});
+  for (const auto& each : start.spec.mounts) words.insert(words.end(), {"--mount", each});
+  for (const auto& each : start.device_nodes) words.insert(words.end(), {"--device", each});
+  if (plan.confine.ipc) words.emplace_back("--ipc");
+  if (plan.confine.net) words.emplace_back("--net");
+  words.emplace_back("--");
+  words.insert(words.end(), start.spec.argv.begin(), start.spec.argv.end());
+  start.spec.argv = std::move(words);
+  plan.stays_root = true;
+  return {};
+}
+
+// Where somebody else removed the groups of its slice (nobody is in them), they are made again, once.
+Launched Launcher::start_in_leaf(const Start& start, Launch& plan, LaunchFailed& failed) {
+  const std::string slice = slice_word(start.slice), task = key_word(start.task);
+  for (bool again = false;; again = true) {
+    failed = {};
+    auto entry = isolator_->attach(slice, task);
+    Launched launched;
+    if (entry) {
+      plan.spec = &start.spec;
+      plan.entry = *std::move(entry);
+      plan.marker = isolator_->marker(slice, task);
+      plan.record_prefix = start_prefix(start.task, start.slice);
+      plan.record_suffix = start_suffix(isolator_->leaf(slice, task));
+      plan.log_fd = log_->fd();
+      plan.null_fd = null_fd_;
+      plan.privileged = privileged_;
+      plan.descriptors = descriptors_;
+      launched = launch(plan, failed);
+      if (failed.reason.empty() || !failed.leaf_gone) return launched;
+    } else {
+      failed.reason = entry.error().text();
+    }
+    if (again) return {};
+    (void)isolator_->detach(slice, task);
+    if (auto made = isolator_->renew(slice); !made) {
+      failed.reason += "; its slice cannot be made again: " + made.error().text();
+      return {};
+    }
+    note(Error(Code::kGone, "slice " + to_text(start.slice) + ": its cgroup was removed by somebody else; made again"));
+  }
+}
 
 void Launcher::handle(const Signal& signal) {
   const auto* task = log_->find(signal.task);
@@ -489,7 +584,8 @@ void Launcher::handle(const Signal& signal) {
     // Our own child keeps its pid until we reap it; another's may have lost it already.
     const auto it = pidfds_.find(signal.task);
     if (it == pidfds_.end()) {
-      ::kill(task->pid, signal.signal);
+      siginfo_t info = marked(signal.signal);
+      syscall(SYS_rt_sigqueueinfo, task->pid, signal.signal, &info);
     } else {
       pidfd_send(it->second, signal.signal);
     }
@@ -580,6 +676,7 @@ void Launcher::clear_leaf(const TaskKey& key) {
     return;
   }
   killing_.erase(key);
+  scratch_->drop(name);
   if (task) cleared(key, *task);
 }
 

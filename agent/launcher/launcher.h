@@ -16,8 +16,10 @@
 #include <vector>
 
 #include "agent/launcher/channel.h"
+#include "agent/launcher/child.h"
 #include "agent/launcher/exit_log.h"
 #include "agent/launcher/keeper.h"
+#include "agent/launcher/scratch.h"
 #include "agent/launcher/turns.h"
 #include "agent/launcher/users.h"
 
@@ -46,6 +48,8 @@ class Launcher {
   void handle(Prepare prepare);
   void handle(Release release);
   void handle(Start start);
+  Result<> into_container(Start& start, Launch& plan);
+  Launched start_in_leaf(const Start& start, Launch& plan, LaunchFailed& failed);
   void handle(const Signal& signal);
   void handle(const Forget& forget);
   void send(const Packet& packet);
@@ -74,6 +78,8 @@ class Launcher {
   std::unique_ptr<Isolator> isolator_;
   std::unique_ptr<ExitLog> log_;
   Users users_;
+  std::unique_ptr<Scratch> scratch_;
+  std::string programs_;  // directory of our own program, and of those that go with it
   Channel agent_;
   int epoll_ = -1, signals_ = -1, null_fd_ = -1;
   pid_t keeper_ = 0;

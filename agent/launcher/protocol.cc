@@ -127,11 +127,34 @@ struct Encoder {
   std::string operator()(const Prepare& p) const {
     const auto& l = p.limits;
     return "prepare " + slice_word(p.slice) + " " + std::to_string(l.cpus.value) + " " + std::to_string(l.mem.value) + " " +
-           std::to_string(l.pids) + " " + set_word(l.cpuset) + " " + set_word(l.mems) + "\n";
+           std::to_string(l.pids) + " " + set_word(l.cpuset) + " " + set_word(l.mems) + more_limits(l) + "\n";
+  }
+  // Only what there is, in any order after the first words: " high=N dev=c1:3,... io=8:0:R:W:r:w,...".
+  static std::string more_limits(const SliceLimits& l) {
+    std::string out;
+    if (l.mem_high.value > 0) out += " high=" + std::to_string(l.mem_high.value);
+    if (l.devices_limited) {
+      std::string list;
+      for (const DeviceRule& rule : l.devices) {
+        std::string text = devices::text(rule);
+        text.erase(1, 1);
+        list += (list.empty() ? "" : ",") + text;
+      }
+      out += " dev=" + (list.empty() ? "-" : list);
+    }
+    std::string io;
+    for (const IoLimit& one : l.io) {
+      io += io.empty() ? " io=" : ",";
+      io += std::to_string(one.major) + ":" + std::to_string(one.minor);
+      for (const std::uint64_t n : {one.read_bytes, one.write_bytes, one.reads, one.writes}) io += ":" + std::to_string(n);
+    }
+    return out + io;
   }
   std::string operator()(const Release& p) const { return "release " + slice_word(p.slice) + "\n"; }
   std::string operator()(const Start& p) const {
-    return "start " + key_word(p.task) + " " + slice_word(p.slice) + "\n" + wire::encode_task(p.spec);
+    std::string out = "start " + key_word(p.task) + " " + slice_word(p.slice) + to_words(p.confine);
+    for (const auto& node : p.device_nodes) out += " dev=" + node;
+    return out + "\n" + wire::encode_task(p.spec);
   }
   std::string operator()(const Signal& p) const {
     return "signal " + key_word(p.task) + " " + std::to_string(p.signal) + (p.whole ? " 1\n" : " 0\n");
@@ -156,6 +179,54 @@ struct Encoder {
            std::to_string(p.started.count()) + " " + std::to_string(p.ended.count()) + "\n";
   }
 };
+
+template <class Each>
+bool each_part(std::string_view list, char separator, const Each& each) {
+  for (;;) {
+    const auto end = list.find(separator);
+    if (!each(list.substr(0, end))) return false;
+    if (end == std::string_view::npos) return true;
+    list.remove_prefix(end + 1);
+  }
+}
+
+bool read_more_limits(Words& w, SliceLimits& l) {
+  while (w.ok() && w.more()) {
+    std::string_view word = w.word();
+    const auto equals = word.find('=');
+    if (equals == std::string_view::npos) return false;
+    const std::string_view name = word.substr(0, equals), value = word.substr(equals + 1);
+    if (name == "high") {
+      const auto n = number<std::int64_t>(value);
+      if (!n || *n < 0) return false;
+      l.mem_high = Bytes{*n};
+    } else if (name == "dev") {
+      l.devices_limited = true;
+      const auto add = [&](std::string_view text) {
+        auto rule = devices::parse(text.empty() ? "" : std::string(text.substr(0, 1)) + " " + std::string(text.substr(1)));
+        if (rule) l.devices.push_back(*rule);
+        return rule && l.devices.size() <= kDeviceRulesMax;
+      };
+      if (value != "-" && !each_part(value, ',', add)) return false;
+    } else if (name == "io") {
+      const auto add = [&](std::string_view text) {
+        std::vector<std::uint64_t> n;
+        const bool ok = each_part(text, ':', [&](std::string_view part) {
+          const auto one = number<std::uint64_t>(part);
+          n.push_back(one.value_or(0));
+          return one && n.size() <= 6;
+        });
+        if (!ok || n.size() != 6 || n[0] > 0xffffffff || n[1] > 0xffffffff) return false;
+        l.io.push_back({static_cast<std::uint32_t>(n[0]), static_cast<std::uint32_t>(n[1]), n[2], n[3], n[4], n[5]});
+        return l.io.size() <= kIoLimitsMax;
+      };
+      if (!each_part(value, ',', add)) return false;
+    } else {
+      return false;
+    }
+  }
+  return w.ok();
+}
 
 Error malformed(std::string_view kind) {
   return {Code::kCorrupt, "launcher packet: malformed \"" + std::string(kind.substr(0, 32)) + "\""};
@@ -198,6 +269,14 @@ Result<Packet> decode(std::string_view bytes) {
     Start p;
     p.task = w.key();
     p.slice = w.slice();
+    while (w.ok() && w.more()) {
+      const std::string_view word = w.word();
+      if (word.compare(0, 4, "dev=") == 0) {
+        p.device_nodes.emplace_back(word.substr(4));
+      } else {
+        BOURSE_TRY(read_word(p.confine, word));
+      }
+    }
     if (!w.done()) return malformed(kind);
     auto spec = wire::decode_task(rest);
     if (!spec) return std::move(spec).error().add("launcher packet: start");
@@ -218,6 +297,7 @@ Result<Packet> decode(std::string_view bytes) {
     p.limits.pids = w.num<std::uint32_t>();
     p.limits.cpuset = w.set();
     p.limits.mems = w.set();
+    if (!read_more_limits(w, p.limits)) return malformed(kind);
     packet = std::move(p);
   } else if (kind == "release") {
     packet = Release{w.slice()};

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "agent/isolators/isolator.h"
+#include "agent/launcher/confine.h"
 #include "common/core/ids.h"
 #include "common/core/result.h"
 #include "common/core/task.h"
@@ -35,6 +36,7 @@ namespace bourse::launcher {
 
 constexpr std::size_t kPacketBytesMax = 4 * 1024 * 1024;  // larger scripts are artifacts, which the agent stores in files
 constexpr std::size_t kSetMax = 65536;                    // PUs or NUMA nodes in one set
+constexpr std::size_t kIoLimitsMax = 64;                  // block devices with limits in one slice
 
 // agent -> launcher
 struct Hello {                  // first; answered by State
@@ -51,6 +53,8 @@ struct Start {
   TaskKey task;
   SliceId slice;
   TaskSpec spec;
+  Confine confine{};
+  std::vector<std::string> device_nodes{};  // for a container's /dev
 };  // -> StartedTask or StartFailed; artifacts already resolved to paths. spec.in_turn: waits, see turns.h
 struct Signal {
   TaskKey task;

@@ -33,6 +33,7 @@ struct Append {
 // The agent's host.
 struct CarveSlice {
   SliceSpec spec;
+  std::vector<std::string> device_nodes{};  // /dev paths of the slice's devices: what its tasks may open beside the usual ones
 };
 struct EraseSlice {
   SliceId slice;
@@ -41,6 +42,7 @@ struct StartTask {
   TaskKey task;
   SliceId slice;
   TaskSpec spec;
+  std::vector<std::string> device_nodes{};  // as in CarveSlice
 };
 struct SignalTask {
   TaskKey task;

@@ -1,6 +1,8 @@
 // What an agent does with slices, tasks and its session, one behaviour a test.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "rig.h"
 
 namespace bourse::testing {
@@ -149,6 +151,46 @@ TEST_F(AgentTest, RefusesADeviceOfAnotherGeneration) {
   rig.say(carve({old}));
   ASSERT_EQ(rig.all<SliceGone>().size(), 1u);
   EXPECT_NE(rig.all<SliceGone>()[0].reason.find("generation 1 now"), std::string::npos);
+}
+
+TEST_F(AgentTest, TellsTheHostAndTheTaskWhichDevicesTheSliceHas) {
+  rig.start();
+  Inventory inventory = two_nodes();
+  for (const std::string n : {"1", "2"}) {
+    Device gpu;
+    gpu.id = DeviceId("GPU-" + n);
+    gpu.kind = "gpu/x";
+    gpu.nodes = {"/dev/x" + n, "/dev/xctl"};
+    gpu.attributes = {{"env.X_VISIBLE", "uuid" + n}, {"model", "x"}};
+    inventory.devices.push_back(gpu);
+    inventory.total.devices.push_back({gpu.id, gpu.kind, {}, true, {}, {}});
+  }
+  rig.step(ProbeDone{"hwloc", inventory, {}});
+  SliceSpec two = slice_spec(1), none = slice_spec(2);
+  two.resources.devices = inventory.total.devices;
+  rig.say(carve({two, none}));
+  std::vector<std::vector<std::string>> nodes;
+  for (const HostAction& action : rig.host_actions)
+    if (const auto* made = std::get_if<CarveSlice>(&action)) nodes.push_back(made->device_nodes);
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0], (std::vector<std::string>{"/dev/x1", "/dev/x2", "/dev/xctl"}));
+  EXPECT_EQ(nodes[1], std::vector<std::string>{});
+
+  TaskSpec spec = task_spec();
+  spec.env = {"X_VISIBLE=of the outer job", "BOURSE_DEVICES=old", "KEPT=1"};
+  rig.say(launch("1.0.1", 1, spec));
+  rig.say(launch("2.0.1", 2, spec));
+  const auto environment = [&](const std::string& task) {
+    for (const HostAction& action : rig.host_actions)
+      if (const auto* start = std::get_if<StartTask>(&action); start != nullptr && start->task == task_key(task))
+        return std::set<std::string>(start->spec.env.begin(), start->spec.env.end());
+    return std::set<std::string>{};
+  };
+  const auto with = environment("1.0.1"), without = environment("2.0.1");
+  for (const char* v : {"X_VISIBLE=uuid1,uuid2", "BOURSE_DEVICES=GPU-1,GPU-2", "BOURSE_DEVICE_SHARES=GPU-1:whole;GPU-2:whole"})
+    EXPECT_EQ(with.count(v), 1u) << v;
+  for (const std::string& v : without) EXPECT_TRUE(v.find("X_VIS") && v.find("BOURSE_DEV")) << v;
+  EXPECT_EQ(without.count("KEPT=1"), 1u);
 }
 
 TEST_F(AgentTest, CarvingTwiceIsHarmless) {
@@ -490,6 +532,7 @@ TEST_F(AgentTest, TheCauseNamesTheEnd) {
   given_running("2.0.1");
   rig.process_ends(task_key("2.0.1"), SIGKILL, true, true);
   EXPECT_EQ(rig.last_status("2.0.1").state, S::kOutOfMemory);
+  EXPECT_NE(rig.last_status("2.0.1").message.find("of the "), std::string::npos) << rig.last_status("2.0.1").message;
   given_running("3.0.1");
   rig.process_ends(task_key("3.0.1"), 0, false);
   EXPECT_EQ(rig.last_status("3.0.1").state, S::kUnknownExit);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -112,14 +113,53 @@ TEST(HostTest, AUserMustHaveTheUidThatTheJobSays) {
 
 TEST(HostTest, ExclusiveCoresNeedNoQuota) {
   SliceSpec spec = slice_spec(1, 2000, 1);
-  EXPECT_EQ(limits_of(spec, 100).cpus, MilliCpus{2000});
+  IsolationOptions options;
+  options.pids_max = 100;
+  EXPECT_EQ(limits_of(spec, {}, options)->cpus, MilliCpus{2000});
   spec.cpuset = {4, 5};
-  const SliceLimits limits = limits_of(spec, 100);
+  const SliceLimits limits = *limits_of(spec, {}, options);
   EXPECT_EQ(limits.cpus, MilliCpus{0});
   EXPECT_EQ(limits.cpuset, spec.cpuset);
   EXPECT_EQ(limits.mems, std::vector<std::uint32_t>{1});
   EXPECT_EQ(limits.mem, Bytes{1LL << 30});
   EXPECT_EQ(limits.pids, 100u);
+  EXPECT_FALSE(limits.devices_limited);
+}
+
+TEST(HostTest, ASliceMayOpenTheUsualDevicesAndItsOwn) {
+  IsolationOptions options;
+  options.limit_devices = true;
+  options.devices = devices::usual();
+  options.mem_high_permille = 900;
+  const SliceSpec spec = slice_spec(1, 2000, 1);
+  const TempDir dir;
+  const std::string node = dir.path() + "/node";
+  if (mknod(node.c_str(), S_IFCHR | 0600, makedev(1, 1)) != 0) GTEST_SKIP() << "only root makes device nodes";
+  const SliceLimits without = *limits_of(spec, {}, options), with = *limits_of(spec, {node, "/dev/null"}, options);
+  EXPECT_TRUE(without.devices_limited);
+  EXPECT_EQ(without.devices.size(), devices::usual().size());
+  EXPECT_EQ(with.devices.size(), devices::usual().size() + 1);
+  EXPECT_NE(std::find(with.devices.begin(), with.devices.end(), DeviceRule{'c', 1, 1}), with.devices.end());
+  EXPECT_EQ(with.mem_high, Bytes{(1LL << 30) / 1000 * 900});
+  EXPECT_EQ(limits_of(spec, {"/dev/no-such"}, options).error().text(), "device node /dev/no-such is not there");
+  EXPECT_EQ(limits_of(spec, {"/etc/passwd"}, options).error().text(), "/etc/passwd is not a device node");
+}
+
+TEST(HostTest, ATaskCanAskForMoreIsolationAndNeverForLess) {
+  IsolationOptions options;
+  options.filter_root = true;
+  options.confine.tmp = launcher::Confine::Tmp::kMemory;
+  TaskSpec spec;
+  spec.uid = 1000;
+  EXPECT_FALSE(confine_of(spec, options)->seccomp);
+  spec.isolate = {"private-tmp", "pid"};
+  const auto confine = confine_of(spec, options);
+  EXPECT_EQ(confine->tmp, launcher::Confine::Tmp::kMemory);
+  EXPECT_TRUE(confine->pid && !confine->ipc && !confine->net);
+  spec.uid = 0;
+  EXPECT_TRUE(confine_of(spec, options)->seccomp);
+  spec.isolate = {"shared-tmp"};
+  EXPECT_NE(confine_of(spec, options).error().text().find("`shared-tmp' is not a kind of isolation"), std::string::npos);
 }
 
 // Turns the reactor until `done`, at most ten seconds.
@@ -164,7 +204,7 @@ class RealHost : public ::testing::Test {
     options_.state_dir = dir_.path() + "/state";
     options_.launcher = program;
     options_.cgroup_root = "bourse-test-" + std::to_string(getpid());
-    options_.pids_max = 100;
+    options_.limits.pids_max = 100;
     ASSERT_TRUE(make_directories(options_.state_dir, 0711));
     const struct passwd* me = getpwuid(getuid());
     ASSERT_NE(me, nullptr);
@@ -222,7 +262,7 @@ TEST_F(RealHost, ATaskOutlivesTheHostObjectAndItsExitCodeIsRight) {
   EXPECT_TRUE(find<HostTasks>()->running.empty());
   SliceSpec slice = slice_spec(1, 500);
   slice.resources.numa.clear();
-  host_->execute(CarveSlice{slice});
+  host_->execute(CarveSlice{slice, {}});
   ASSERT_TRUE(await<SliceCarved>());
   ASSERT_EQ(find<SliceCarved>()->error, "");
   known_ = {slice.id};
@@ -252,7 +292,7 @@ TEST_F(RealHost, SaysWhyATaskCannotStart) {
   ASSERT_TRUE(await<HostTasks>());
   SliceSpec slice = slice_spec(1, 500);
   slice.resources.numa.clear();
-  host_->execute(CarveSlice{slice});
+  host_->execute(CarveSlice{slice, {}});
   ASSERT_TRUE(await<SliceCarved>());
   TaskSpec stranger = sh("exit 0\n");
   stranger.uid += 1;

@@ -12,17 +12,30 @@ namespace {
 const TaskKey kTask{FrameworkId("org/batch"), TaskId("12.0.1")};
 const SliceId kSlice{FrameworkId("org/batch"), 0xffffffffffffffffULL};
 
+SliceLimits all_limits() {
+  SliceLimits limits;
+  limits.mem_high = Bytes{900};
+  limits.devices_limited = true;
+  limits.devices = {{'c', 1, 3}, {'b', 8, -1}, {'c', -1, -1}};
+  limits.io = {{8, 0, 100, 200, 0, 4}, {259, 1, 0, 0, 5, 0}};
+  return limits;
+}
+
 std::vector<std::string> samples() {
   TaskSpec spec;
   spec.argv = {"/bin/sh", "-c", "echo\n\"hello\""};
   spec.env = {"A=b c"};
+  Confine confine;
+  confine.tmp = Confine::Tmp::kMemory;
+  confine.pid = confine.net = confine.seccomp = true;
+  confine.capabilities = usual_capabilities();
   State state{"cgroup-v1", {"no memory controller: so", "b"}, true, {{kTask, kSlice, 42}}};
   return {encode(Hello{{kSlice, {FrameworkId("x"), 0}}}),
           encode(Hello{}),
           encode(Prepare{kSlice, {MilliCpus{1500}, Bytes{1 << 30}, {0, 5, 63}, {1}, 100}}),
-          encode(Prepare{kSlice, {}}),
+          encode(Prepare{kSlice, all_limits()}),
           encode(Release{kSlice}),
-          encode(Start{kTask, kSlice, spec}),
+          encode(Start{kTask, kSlice, spec, confine, {"/dev/x0", "/dev/xctl"}}),
           encode(Signal{kTask, 15, true}),
           encode(Forget{kTask}),
           encode(state),
@@ -50,6 +63,11 @@ TEST(LauncherProtocol, EveryPacketComesBackAsItWas) {
   const auto start = std::get<Start>(*decode(samples()[5]));
   EXPECT_EQ(start.task, kTask);
   EXPECT_EQ(start.slice, kSlice);
+  EXPECT_TRUE(start.confine.pid && start.confine.net && start.confine.seccomp && !start.confine.ipc);
+  EXPECT_EQ(start.confine.tmp, Confine::Tmp::kMemory);
+  EXPECT_EQ(start.confine.capabilities, usual_capabilities());
+  EXPECT_EQ(start.device_nodes, (std::vector<std::string>{"/dev/x0", "/dev/xctl"}));
+  EXPECT_EQ(std::get<Prepare>(*decode(samples()[3])).limits, all_limits());
   EXPECT_EQ(start.spec.argv.back(), "echo\n\"hello\"");
   const auto ended = std::get<Ended>(*decode(samples().back()));
   EXPECT_EQ(ended.wait_status, 0x8b);

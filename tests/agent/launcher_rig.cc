@@ -53,6 +53,7 @@ std::vector<std::string> groups_of(const std::string& root) {
   for (const auto& mount : fs::directory_iterator("/sys/fs/cgroup", ignored)) {
     if (fs::exists(mount.path() / root, ignored)) out.push_back((mount.path() / root).string());
   }
+  if (fs::exists("/sys/fs/cgroup/" + root, ignored)) out.push_back("/sys/fs/cgroup/" + root);  // version 2 alone
   return out;
 }
 
