@@ -170,6 +170,12 @@ DeviceShare whole_share(const Device& device) {
   share.generation = device.generation;
   share.whole = true;
   share.counters = device.counters;
+  share.traits.sharing = device.mode;
+  share.traits.profiles = device.profiles;
+  // What can be asked for: words. Sentences, and what is only for the device's tasks, stay here.
+  for (const auto& [name, value] : device.attributes)
+    if (valid_name(name) && valid_name(value) && name.compare(0, 4, "env.") != 0 && share.traits.attributes.size() < kTraitsMax)
+      share.traits.attributes[name] = value;
   return share;
 }
 

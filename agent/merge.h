@@ -29,7 +29,9 @@ struct Merged {
 // `labels` are the site's, from the configuration: they win over what probes say.
 Merged merge(const std::vector<NamedReport>& reports, const Labels& labels);
 
-// The share of a device in its host's total: all of it.
+constexpr std::size_t kTraitsMax = 16;  // attributes of a device that travel with the host's total
+
+// The share of a device in its host's total: all of it, with its traits.
 DeviceShare whole_share(const Device& device);
 
 }  // namespace bourse

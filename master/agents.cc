@@ -79,6 +79,8 @@ void set_labels(const House& h, AgentRow& row) {
 
 void set_inventory(House& h, AgentIx ix, const Inventory& inventory) {
   AgentRow& row = h.agents.at(ix);
+  row.inventory = inventory.version;
+  row.devices = inventory.devices;
   row.own_labels = inventory.labels;
   set_labels(h, row);
   row.notes = inventory.notes;
@@ -168,7 +170,7 @@ void confirm_slices(House& h, AgentIx ix, const AgentHello& hello, bool new_sess
     row->state = SliceRow::State::kUp;
     if (!was_up) gang_slice_up(h, *row);
     // Also tells a connected framework that the agent is back, so that it can ask what became of its last words.
-    if (new_session || !was_up) h.send(h.frameworks.at(row->framework).peer, SliceUp{hello.agent, row->spec});
+    if (new_session || !was_up) h.send(h.frameworks.at(row->framework).peer, SliceUp{hello.agent, row->spec, row->unhealthy});
   }
 }
 
@@ -225,7 +227,16 @@ void admit_agent(House& h, const Received& received, bool known_before) {
 }
 
 void on_inventory(House& h, const Session& from, const Message& message) {
-  set_inventory(h, from.row, std::get<InventoryUpdate>(message.body).inventory);
+  const auto& update = std::get<InventoryUpdate>(message.body);
+  AgentRow& row = h.agents.at(from.row);
+  Inventory known;
+  known.version = row.inventory;
+  known.devices = row.devices;
+  if (auto applied = apply(update, known); !applied) {
+    // Something between was lost: only the whole inventory helps, and a hello brings it.
+    return h.refuse(from.peer, Code::kGone, applied.error().text() + "; say hello again", "inventory_gap");
+  }
+  set_inventory(h, from.row, known);
 }
 
 void agent_silent(House& h, AgentIx ix, std::string_view why) {

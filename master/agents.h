@@ -34,7 +34,9 @@ struct AgentRow {
   Duration drain_deadline{0};  // mono; 0: none
   Labels own_labels, labels;   // as the agent says; with an operator's over them
   std::vector<std::string> notes;
-  Usage counted;  // what it adds to the cluster's total at present
+  Version inventory;            // that the agent reported last; increments follow it
+  std::vector<Device> devices;  // of that inventory. Its topology is not kept: nobody here reads it
+  Usage counted;                // what it adds to the cluster's total at present
   std::set<SliceId> slices;
   std::set<std::uint64_t> offers;
   [[nodiscard]] bool open() const { return reachable && !cordoned && !draining; }

@@ -182,7 +182,8 @@ void admit_framework(House& h, const Received& received) {
   }
   for (const std::uint64_t number : row->slices) {
     const SliceRow* slice = h.slices.find({row->id, number});
-    if (slice->state == SliceRow::State::kUp) h.send(received.peer, SliceUp{h.agents.at(slice->agent).id, slice->spec});
+    if (slice->state == SliceRow::State::kUp)
+      h.send(received.peer, SliceUp{h.agents.at(slice->agent).id, slice->spec, slice->unhealthy});
   }
   row->claims.clear();
   for (const SliceId& id : hello.slices) {

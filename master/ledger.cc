@@ -51,6 +51,21 @@ Resources left_over(const Resources& have, const Resources& used) {
   return rest;
 }
 
+// Takes out of `used` the devices that `target` lacks or has otherwise, and out of `target` what it has under their names: nothing
+// of such a device is to be had.
+std::vector<DeviceShare> take_strays(Resources& used, Resources& target) {
+  std::vector<DeviceShare> strays;
+  std::erase_if(used.devices, [&](const DeviceShare& share) {
+    Resources one;
+    one.devices = {share};
+    if (target.contains(one)) return false;
+    std::erase_if(target.devices, [&](const DeviceShare& other) { return other.device == share.device; });
+    strays.push_back(share);
+    return true;
+  });
+  return strays;
+}
+
 Resources in_use(const Account& a) {
   Resources sum = a.offered;
   must(sum.add(a.held), a);
@@ -86,7 +101,7 @@ void Ledger::move(AgentIx agent, const Resources& amount, Pool from, Pool to) {
   Account& a = accounts_[agent];
   must(pool(a, from).subtract(amount), a);
   must(pool(a, to).add(amount), a);
-  if (to == Pool::kFree && a.shortfall) balance(a);
+  if (to == Pool::kFree && (a.shortfall || a.strays)) balance(a);
   if (from == Pool::kFree || to == Pool::kFree) touch(agent, to == Pool::kFree);
   check(agent);
 }
@@ -119,20 +134,25 @@ void Ledger::set_open(AgentIx agent, bool open) {
 bool Ledger::covers(AgentIx agent, const Resources& target) const { return target.contains(in_use(accounts_[agent])); }
 
 void Ledger::balance(Account& a) {
-  const Resources used = in_use(a);
-  a.shortfall = !a.target.contains(used);
-  Resources rest = a.target;
+  Resources target = a.target, used = in_use(a);
+  const std::vector<DeviceShare> strays = take_strays(used, target);
+  a.strays = !strays.empty();
+  a.shortfall = !target.contains(used);
+  Resources rest = without_traits(target);
   if (a.shortfall) {
-    rest = left_over(a.target, used);
+    rest = left_over(rest, used);
     a.total = rest;
-    if (!a.total.add(used)) {  // a device that changed its nature: count only what is in use until that is over
+    if (!a.total.add(used)) {  // one is split by node and the other is not: count only what is in use until that is over
       rest = Resources{};
       a.total = used;
     }
   } else {
     must(rest.subtract(used), a);
-    a.total = a.target;
+    a.total = std::move(target);
   }
+  Resources lost;
+  lost.devices = strays;
+  must(a.total.add(lost), a);
   a.free = Resources{};
   a.unavailable = Resources{};
   pool(a, Pool::kFree) = std::move(rest);

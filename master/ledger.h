@@ -5,7 +5,9 @@
 //
 // An agent may say that it has less than is leased of it (memory taken away, a device gone). Nothing goes below zero: the
 // account's total is then the larger of what the agent says and what is in use, component by component, nothing is free, and
-// as slices end the total sinks until it is the agent's own figure again. An agent with such a shortfall gets no new offers.
+// as slices end the total sinks until it is the agent's own figure again. An agent with such a shortfall gets no new offers. A device
+// that is gone or has become another is no shortfall: it stays in the total as long as somebody has it and is then forgotten, and
+// nobody else is kept from what is there.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +27,7 @@ struct Account {
   Resources total, free, offered, held, leased, unavailable;
   bool open = false;       // reachable and not cordoned: what is not in use is free, else unavailable
   bool shortfall = false;  // more is in use than the agent has
+  bool strays = false;     // a device is in use that the agent has not, or not so
 };
 
 class Ledger {

@@ -147,6 +147,8 @@ struct Judge {
                plan;
       }
       BOURSE_ASSERT(plan.rest.subtract(*carved), "carved " + to_text(*carved) + " out of " + to_text(plan.rest));
+      if (const std::string rounded = rounding_text(slice.shape, *carved); !rounded.empty())
+        plan.reason += (plan.reason.empty() ? "" : "; ") + rounded;
       SliceSpec spec{
           .id = id, .resources = *std::move(carved), .cpuset = {}, .gang = accept.gang, .expiry = {}, .role = row.role.str()};
       spec.expiry = std::clamp(slice.expiry, Duration{0}, h.options.slice_expiry_max);

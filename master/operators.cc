@@ -125,6 +125,22 @@ void apply_remove_agent(House& h, const OperatorAction& action) {
   if (known) agent_remove(h, ix, action.reason);
 }
 
+Result<> check_reprobe(House& h, const OperatorAction& action) {
+  BOURSE_TRY(no_parameters(action));
+  if (action.target.empty()) return {};
+  BOURSE_TRY(check_agent(h, action));
+  bool known = false;
+  if (h.agents.at(agent_of(h, action, known)).way().value == 0)
+    return Error(Code::kGone, "agent '" + action.target + "' is not connected");
+  return {};
+}
+void apply_reprobe(House& h, const OperatorAction& action) {
+  for (const auto& [id, ix] : h.agents.by_name()) {
+    const PeerId way = h.agents.at(ix).way();
+    if (way.value != 0 && (action.target.empty() || id.str() == action.target)) h.send(way, Heartbeat{h.now.wall, true});
+  }
+}
+
 // --- frameworks
 Result<> check_framework(House& h, const OperatorAction& action) {
   if (h.frameworks.find(FrameworkId(action.target)) == nullptr)
@@ -181,7 +197,7 @@ void apply_roles(House& h, const OperatorAction&) { h.roles.settings_changed(h);
 struct Row {
   std::string_view name;
   Result<> (*check)(House&, const OperatorAction&);
-  void (*record)(House&, const OperatorAction&);  // null: none, or its apply writes it
+  void (*record)(House&, const OperatorAction&);  // null: nothing to record, or its apply does it
   void (*apply)(House&, const OperatorAction&);
 };
 constexpr std::array kActions = {
@@ -190,6 +206,7 @@ constexpr std::array kActions = {
     Row{"drain", check_drain, record_drain, apply_agent},
     Row{"undrain", check_plain_agent, record_undrain, apply_agent},
     Row{"label", check_label, record_label, apply_agent},
+    Row{"reprobe", check_reprobe, nullptr, apply_reprobe},
     Row{"remove-agent", check_plain_agent, record_remove_agent, apply_remove_agent},
     Row{"remove-framework", check_framework, nullptr, apply_remove_framework},
     Row{"set-role", check_set_role, record_set_role, apply_roles},

@@ -7,6 +7,7 @@
 //   drain             agent      deadline=DURATION    as cordon, and at the deadline what is left is taken back. 0 or absent: never
 //   undrain           agent
 //   label             agent      NAME=VALUE, NAME-=   sets labels over the agent's own; NAME- takes the operator's away again
+//   reprobe           agent or ""                     its probes look again; "": all agents that are connected. Not recorded
 //   remove-agent      agent                           forgotten, its tasks lost
 //   remove-framework  framework                       forgotten, its slices released
 //   set-role          role       weight=N, limit.KIND=AMOUNT|none    what is not named stays as it was

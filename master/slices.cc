@@ -99,13 +99,14 @@ void on_slice_up(House& h, const Session& from, const Message& message) {
     return;
   }
   row->spec.cpuset = up.spec.cpuset;
+  row->unhealthy = up.unhealthy;
   if (row->state == SliceRow::State::kReleasing) return;
   if (row->pool == Pool::kHeld) {
     h.ledger.move(row->agent, row->spec.resources, Pool::kHeld, Pool::kLeased);
     row->pool = Pool::kLeased;
   }
   const bool was_up = std::exchange(row->state, SliceRow::State::kUp) == SliceRow::State::kUp;
-  h.send(h.frameworks.at(row->framework).peer, SliceUp{h.agents.at(row->agent).id, row->spec});
+  h.send(h.frameworks.at(row->framework).peer, SliceUp{h.agents.at(row->agent).id, row->spec, row->unhealthy});
   if (!was_up) gang_slice_up(h, *row);
 }
 

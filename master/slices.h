@@ -32,6 +32,7 @@ struct SliceRow {
   bool told = false;           // its framework has been told that it is gone
   Duration grace{0};           // of the release
   std::string revoked{};       // why it is taken back; empty: it is not
+  std::string unhealthy{};     // what the agent said last
 };
 
 class SliceTable {

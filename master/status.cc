@@ -70,6 +70,9 @@ Row agent_row(const House& h, AgentIx ix) {
   const Account& a = h.ledger.account(ix);
   std::string notes;
   for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
+  std::string unhealthy;
+  for (const Device& device : row.devices)
+    if (!device.healthy) unhealthy += (unhealthy.empty() ? "" : ",") + device.id.str();
   return {row.id.str(),
           {{"state", agent_state(h, ix)},
            {"cpus_total", format_cpus(a.total.cpus)},
@@ -81,6 +84,7 @@ Row agent_row(const House& h, AgentIx ix) {
            {"leased", to_text(a.leased)},
            {"unavailable", to_text(a.unavailable)},
            {"devices", std::to_string(a.total.devices.size())},
+           {"unhealthy", unhealthy},
            {"slices", std::to_string(row.slices.size())},
            {"labels", labels_text(row.labels)},
            {"isolation", row.degraded ? "degraded" : "full"},

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "common/core/hooks.h"
 #include "common/core/resources.h"
 
 namespace bourse {
@@ -49,11 +50,55 @@ const DeviceShare* find_share(const std::vector<DeviceShare>& devices, const Dev
   return at != devices.end() && at->device == id ? &*at : nullptr;
 }
 
+// Of two profiles that both have what is asked, is `a` the smaller one? By the largest part of the device that each takes, then by the
+// sum of the parts.
+bool smaller_profile(const Counters& a, const Counters& b, const Counters& all) {
+  constexpr std::int64_t kParts = 1000;
+  const auto weigh = [&](const Counters& counters) {
+    std::int64_t largest = 0, sum = 0;
+    for (const auto& [name, amount] : counters.items()) {
+      const std::int64_t whole = all.get(name);
+      const auto part = whole <= 0 ? kParts : static_cast<std::int64_t>(static_cast<__int128_t>(amount) * kParts / whole);
+      largest = std::max(largest, part);
+      sum += part;
+    }
+    return std::pair(largest, sum);
+  };
+  return weigh(a) < weigh(b);
+}
+
+// The profile by which a device in mode template serves the ask: the one that is named, or the smallest that has enough and is free.
+const std::pair<const std::string, Counters>* serving_profile(const DeviceAsk& ask, const DeviceShare& free,
+                                                              const DeviceShare& all) {
+  const std::pair<const std::string, Counters>* best = nullptr;
+  for (const auto& profile : all.traits.profiles) {
+    if (!ask.profile.empty() && profile.first != ask.profile) continue;
+    if (!profile.second.contains(ask.counters) || !free.counters.contains(profile.second)) continue;
+    if (best == nullptr || smaller_profile(profile.second, best->second, all.counters)) best = &profile;
+  }
+  return best;
+}
+
+bool has_attributes(const DeviceAsk& ask, const DeviceShare& free, const DeviceShare* all) {
+  if (ask.attributes.empty()) return true;
+  Labels labels;
+  if (all != nullptr) labels = all->traits.attributes;
+  labels["kind"] = free.kind;
+  labels["uuid"] = free.device.value;
+  return satisfies(labels, ask.attributes);
+}
+
 bool device_fits(const DeviceAsk& ask, const DeviceShare& free, const Resources& total) {
   if (!kind_matches(ask.kind, free.kind)) return false;
-  if (!ask.attributes.empty() && !satisfies(Labels{{"kind", free.kind}, {"uuid", free.device.value}}, ask.attributes)) return false;
-  if (!ask.whole) return !ask.counters.empty() && free.counters.contains(ask.counters);
   const DeviceShare* all = find_share(total.devices, free.device);
+  if (!has_attributes(ask, free, all)) return false;
+  if (!ask.whole) {
+    const DeviceMode sharing = all == nullptr ? DeviceMode::kCounters : all->traits.sharing;
+    if (sharing == DeviceMode::kExclusive || (ask.counters.empty() && ask.profile.empty())) return false;
+    if (sharing == DeviceMode::kTemplate && !hooks::mutant("core.template_as_amounts"))
+      return serving_profile(ask, free, *all) != nullptr;
+    return !ask.counters.empty() && free.counters.contains(ask.counters);
+  }
   return free.whole && all != nullptr && all->generation == free.generation && all->counters == free.counters &&
          free.counters.contains(ask.counters);
 }
@@ -153,7 +198,7 @@ Misfit fits(const Shape& shape, const Resources& free, const Resources& total, c
   if (!shape.others.empty() && !free.others.contains(shape.others)) return Misfit::kOther;
   if (!shape.devices.empty() && devices_asked(shape) > 0 && match_devices(shape, free, total).empty()) return Misfit::kDevices;
   if (shape.same_numa && !free.numa.empty() && best_node(shape, free) == nullptr) return Misfit::kNuma;
-  if (shape.whole_host && free != total) return Misfit::kBusyHost;
+  if (shape.whole_host && !free.contains(total)) return Misfit::kBusyHost;
   return Misfit::kNone;
 }
 
@@ -189,7 +234,7 @@ Result<Resources> carve(const Shape& shape, const Resources& free, const Resourc
   if (shape.cpus.value < 0 || shape.mem.value < 0 || shape.disk.value < 0) return Error(Code::kInvalid, "a shape is below zero");
   const Misfit misfit = fits(shape, free, total, labels);
   if (misfit != Misfit::kNone) return Error(Code::kBusy, "it does not fit: " + std::string(misfit_text(misfit)));
-  if (shape.whole_host) return free;
+  if (shape.whole_host) return without_traits(free);
   Resources out;
   out.cpus = shape.cpus;
   out.mem = shape.mem;
@@ -210,16 +255,43 @@ Result<Resources> carve(const Shape& shape, const Resources& free, const Resourc
       for (std::uint32_t i = 0; i < ask.count; ++i, ++unit) {
         const DeviceShare& from = free.devices[chosen[unit]];
         DeviceShare share = from;
+        share.traits = {};
         share.profile = ask.profile;
         if (!ask.whole) {
+          const DeviceShare* all = find_share(total.devices, from.device);
           share.whole = false;
           share.counters = ask.counters;
+          if (all != nullptr && all->traits.sharing == DeviceMode::kTemplate)
+            if (const auto* profile = serving_profile(ask, from, *all))
+              share.profile = profile->first, share.counters = profile->second;
         }
         out.devices.push_back(std::move(share));
       }
     }
     std::sort(out.devices.begin(), out.devices.end(),
               [](const DeviceShare& a, const DeviceShare& b) { return a.device < b.device; });
+  }
+  return out;
+}
+
+std::string rounding_text(const Shape& shape, const Resources& granted) {
+  std::string out;
+  std::vector<DeviceAsk> asks;
+  for (const DeviceAsk& ask : shape.devices)
+    if (!ask.whole) asks.insert(asks.end(), ask.count, ask);
+  for (const DeviceShare& share : granted.devices) {
+    if (share.whole) continue;
+    const auto ask = std::find_if(asks.begin(), asks.end(), [&](const DeviceAsk& a) {
+      return kind_matches(a.kind, share.kind) && share.counters.contains(a.counters) &&
+             (a.profile.empty() || a.profile == share.profile);
+    });
+    if (ask == asks.end()) continue;
+    std::string more;
+    for (const auto& [name, amount] : share.counters.items())
+      if (const std::int64_t asked = ask->counters.get(name); asked < amount && !ask->counters.empty())
+        more += (more.empty() ? "" : ", ") + name + " " + std::to_string(amount) + " for " + std::to_string(asked);
+    if (!more.empty()) out += (out.empty() ? "" : "; ") + ("device " + share.device.value + ": " + share.profile + " has " + more);
+    asks.erase(ask);
   }
   return out;
 }

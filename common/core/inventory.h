@@ -29,7 +29,7 @@ struct Device {
   std::string kind, vendor, model, pci;
   std::int32_t numa = -1;  // -1: not known
   Generation generation;
-  enum class Mode : std::uint8_t { kExclusive, kCounters, kTemplate, kTimeSliced };
+  using Mode = DeviceMode;
   Mode mode = Mode::kExclusive;
   bool healthy = true;
   Counters counters;                         // totals
@@ -44,7 +44,7 @@ struct Inventory {
   Version version;  // grows with each change
   TopologyNode topology;
   std::vector<Device> devices;  // sorted by id
-  Resources total;              // what may be offered; numa filled, devices as whole shares
+  Resources total;              // what may be offered; numa filled, devices as whole shares with their traits
   Labels labels;
   std::vector<std::string> notes;  // disagreements between sources: "memory: hwloc 16GiB, kernel 24GiB; using 16GiB"
   bool operator==(const Inventory&) const = default;

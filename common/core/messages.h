@@ -84,8 +84,8 @@ struct Heartbeat {
 };
 
 // A->M. The inventory has changed. `base` 0: `inventory` is all of it. Else it is an increment to the version `base`, as
-// difference() makes it (inventory.h): amounts, labels and notes whole; of the topology and the devices only what changed. A reader
-// that keeps no devices takes what is whole; one that has another version than `base` needs a hello.
+// difference() makes it (inventory.h): amounts, labels and notes whole; of the topology and the devices only what changed. A master
+// that has another version than `base` answers Refused{kGone}, and the agent says hello with everything.
 struct InventoryUpdate {
   Inventory inventory;
   Version base = {};

@@ -107,6 +107,11 @@ auto find_share(std::vector<DeviceShare>& devices, const DeviceId& id) {
 
 }  // namespace
 
+Resources without_traits(Resources resources) {
+  for (DeviceShare& share : resources.devices) share.traits = {};
+  return resources;
+}
+
 Result<> Resources::add(const Resources& other) {
   BOURSE_TRY(same_split(*this, other));
   const std::int64_t new_cpus = BOURSE_TRY(combine(cpus.value, other.cpus.value, true, "cpus"));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -53,6 +54,18 @@ class Ports {
   std::vector<std::pair<std::uint16_t, std::uint16_t>> ranges_;
 };
 
+// How a device is shared: whole only; by amounts of its counters; by its fixed profiles only; by turns, counted like amounts.
+enum class DeviceMode : std::uint8_t { kExclusive, kCounters, kTemplate, kTimeSliced };
+
+// What a device is, beside an amount of it. It travels with an agent's total, from where fits() and carve() know it; it is no part of
+// an amount, is not added or subtracted, and is left out elsewhere.
+struct DeviceTraits {
+  DeviceMode sharing = DeviceMode::kCounters;
+  std::map<std::string, Counters> profiles;       // kTemplate: what each consumes
+  std::map<std::string, std::string> attributes;  // what can be asked for beside kind and uuid: "type" = "a100"
+  bool operator==(const DeviceTraits&) const = default;
+};
+
 // A part of one device. Whole: nobody else may have any of it. Otherwise the counters it consumes (a template's profile
 // rounds up; `profile` names it).
 //
@@ -66,6 +79,7 @@ struct DeviceShare {
   bool whole = false;
   std::string profile;
   Counters counters;
+  DeviceTraits traits = {};
   bool operator==(const DeviceShare&) const = default;
 };
 
@@ -101,6 +115,7 @@ struct Resources {
 // "cpus=2;mem=4GiB;ports=31000-31009;numa=0:cpus=2,mem=4GiB;dev=GPU-1{kind=gpu/nvidia,gen=3,mem=1024}". Stable: equal
 // amounts have equal text, and parse_resources reads it back.
 std::string to_text(const Resources& resources);
+Resources without_traits(Resources resources);
 Result<Resources> parse_resources(std::string_view text);
 
 // What is asked of a kind of device.
@@ -134,8 +149,9 @@ std::string to_text(const Shape& shape);
 enum class Misfit : std::uint8_t { kNone, kLabels, kCpus, kMem, kDisk, kPorts, kOther, kDevices, kNuma, kBusyHost };
 std::string_view misfit_text(Misfit misfit);  // "cpus", "mem", "labels", ...
 
-// A device's attributes beyond `kind` and `uuid` are not part of an amount: an ask for others, or for a profile without the
-// counters that it takes, does not fit here (kDevices).
+// Devices: what `total` knows of a device decides (DeviceTraits). A device that is only had whole serves no ask for a part. One in mode
+// template serves an ask for a part by the profile that is named, or by the smallest one that has what is asked; that profile is
+// charged, and rounding_text() says what it is more.
 //
 // Would `shape` fit into `free` of an agent with `total` and `labels`? whole_host needs free == total. O(size of shape).
 [[nodiscard]] Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
@@ -147,5 +163,9 @@ std::string_view misfit_text(Misfit misfit);  // "cpus", "mem", "labels", ...
 // Carves one concrete amount for the shape out of `free` (which is not changed): NUMA nodes with the least free that fits,
 // lowest ports, devices by id. Deterministic. kBusy where it does not fit.
 Result<Resources> carve(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
+
+// What `granted` charges of devices beyond what `shape` asked for: "dev npu-0: vir06_1c_16g has npu.compute 6 for 4, mem 16384 for 5120".
+// Empty where nothing was rounded.
+std::string rounding_text(const Shape& shape, const Resources& granted);
 
 }  // namespace bourse

@@ -9,13 +9,18 @@ namespace bourse {
 
 namespace {
 
+constexpr std::string_view kIs = "is.";  // in front of an attribute's name
+constexpr std::array<std::pair<std::string_view, DeviceMode>, 3> kSharing = {
+    std::pair{"exclusive", DeviceMode::kExclusive}, {"template", DeviceMode::kTemplate}, {"time-sliced", DeviceMode::kTimeSliced}};
+
 // A site's kind or counter whose name is one of ours is written with a dot in front; no valid name starts with one.
 constexpr std::array<std::string_view, 6> kAmountWords = {"cpus", "mem", "disk", "ports", "numa", "dev"};
-constexpr std::array<std::string_view, 4> kDeviceWords = {"kind", "gen", "whole", "profile"};
+constexpr std::array<std::string_view, 6> kDeviceWords = {"kind", "gen", "whole", "profile", "sharing", "can"};
 
 template <class Words>
 std::string escaped(const Words& words, const std::string& name) {
-  return std::find(words.begin(), words.end(), name) != words.end() ? "." + name : name;
+  const bool ours = std::find(words.begin(), words.end(), name) != words.end() || name.compare(0, kIs.size(), kIs) == 0;
+  return ours ? "." + name : name;
 }
 
 void item(std::string& out, char separator, std::string_view key, std::string_view value) {
@@ -88,6 +93,18 @@ Result<NumaAmount> parse_numa(std::string_view value, std::string_view text) {
   return n;
 }
 
+// "vir02{npu.compute=2,mem=2184}"
+Result<> parse_profile(std::map<std::string, Counters>& profiles, std::string_view value, std::string_view text) {
+  const std::size_t brace = value.find('{');
+  std::string name(value.substr(0, brace));
+  if (brace == std::string_view::npos || value.back() != '}' || !valid_name(name))
+    return bad(text, "a profile is written can=NAME{mem=1}");
+  Counters& counters = profiles[std::move(name)];
+  std::string_view rest = value.substr(brace + 1, value.size() - brace - 2);
+  while (!rest.empty()) BOURSE_TRY(parse_counter(counters, take_pair(rest, ','), text));
+  return {};
+}
+
 Result<DeviceShare> parse_device(std::string_view value, std::string_view text) {
   DeviceShare d;
   const std::size_t brace = value.find('{');
@@ -105,6 +122,14 @@ Result<DeviceShare> parse_device(std::string_view value, std::string_view text) 
       d.whole = true;
     } else if (pair.key == "profile") {
       d.profile = std::string(pair.value);
+    } else if (pair.key == "sharing") {
+      const auto it = std::find_if(kSharing.begin(), kSharing.end(), [&](const auto& s) { return s.first == pair.value; });
+      if (it == kSharing.end()) return bad(text, "sharing is exclusive, template or time-sliced");
+      d.traits.sharing = it->second;
+    } else if (pair.key == "can") {
+      BOURSE_TRY(parse_profile(d.traits.profiles, pair.value, text));
+    } else if (pair.key.substr(0, kIs.size()) == kIs) {
+      d.traits.attributes[std::string(pair.key.substr(kIs.size()))] = std::string(pair.value);
     } else {
       BOURSE_TRY(parse_counter(d.counters, pair, text));
     }
@@ -136,6 +161,15 @@ std::string to_text(const Resources& r) {
     if (d.whole) item(parts, ',', "whole", "");
     if (!d.profile.empty()) item(parts, ',', "profile", d.profile);
     for (const auto& [name, amount] : d.counters.items()) item(parts, ',', escaped(kDeviceWords, name), std::to_string(amount));
+    for (const auto& [word, sharing] : kSharing)
+      if (d.traits.sharing == sharing) item(parts, ',', "sharing", word);
+    for (const auto& [name, consumes] : d.traits.profiles) {
+      std::string amounts;
+      for (const auto& [counter, amount] : consumes.items())
+        item(amounts, ',', escaped(kDeviceWords, counter), std::to_string(amount));
+      item(parts, ',', "can", name + "{" + amounts + "}");
+    }
+    for (const auto& [name, value] : d.traits.attributes) item(parts, ',', std::string(kIs) + name, value);
     item(out, ';', "dev", d.device.value + "{" + parts + "}");
   }
   return out;

@@ -41,7 +41,8 @@ struct AcceptAnswered {
 struct SliceReady {
   AgentId agent;
   SliceSpec spec;
-};  // again after a reconnect: idempotent
+  std::string unhealthy = {};  // empty: all is well; else why no task should be started in it any more
+};                             // again after a reconnect, and when `unhealthy` changes: idempotent
 struct GangReady {
   GangId gang;
 };  // every slice of the gang is ready: launch now

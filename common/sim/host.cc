@@ -37,6 +37,11 @@ void Host::on(const CarveSlice& action) {
   later(options_.carve_max, [this, spec = action.spec] {
     if (!slices_.contains(spec.id)) {
       Resources sum = used();
+      // A slice whose device has gone keeps its name; that takes nothing from anybody.
+      std::erase_if(sum.devices, [this](const DeviceShare& share) {
+        return std::none_of(inventory_.total.devices.begin(), inventory_.total.devices.end(),
+                            [&](const DeviceShare& there) { return there.device == share.device; });
+      });
       if (!sum.add(spec.resources) || !inventory_.total.contains(sum)) {
         if (on_violation) on_violation(spec.id, "slices of " + agent_.value + " add up to more than the host has");
       }
@@ -179,8 +184,14 @@ void Host::on(const ForgetTask& action) {
 
 void Host::on(const RunProbe& action) {
   queue_.after(options_.probe, [this, boot = boots_, probe = action.probe] {
-    if (boot == boots_) post(ProbeDone{probe, inventory_, {}});
+    if (boot != boots_) return;
+    probe_death.empty() ? post(ProbeDone{probe, inventory_, {}}) : post(ProbeDone{probe, {}, probe_death});
   });
+}
+
+void Host::set_inventory(Inventory inventory) {
+  inventory_ = std::move(inventory);
+  post(HardwareChanged{"the simulator says so"});
 }
 
 void Host::agent_started() {

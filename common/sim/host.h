@@ -52,9 +52,11 @@ class Host {
   void agent_started();  // HostTasks, then ends that were not forgotten
   void agent_died() { post_ = nullptr; }
 
-  void reboot();            // power lost: all of it is gone
-  void launcher_lost();     // requests go nowhere until
-  void launcher_returns();  // its successor has read the exit log
+  void reboot();                            // power lost: all of it is gone
+  void launcher_lost();                     // requests go nowhere until
+  void launcher_returns();                  // its successor has read the exit log
+  void set_inventory(Inventory inventory);  // hardware came, went or changed, and the kernel says so
+  std::string probe_death;                  // not empty: how every run of a probe ends
 
   [[nodiscard]] const std::string& boot_id() const { return boot_id_; }
   [[nodiscard]] Duration boot_time() const { return booted_; }

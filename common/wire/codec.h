@@ -199,6 +199,9 @@ bool read_must(In& in, const F* table, T& out, std::string_view field) {
 
 Offset<fb::Counters> put_counters(Builder& b, const Counters& counters);  // null where empty
 bool read_counters(In& in, const fb::Counters* table, Counters& counters, std::string_view field);
+Offset<Vector<Offset<fb::DeviceProfile>>> put_profiles(Builder& b,
+                                                       const std::map<std::string, Counters>& profiles);  // null where empty
+bool read_profiles(In& in, const Vector<Offset<fb::DeviceProfile>>* list, std::map<std::string, Counters>& profiles);
 Offset<fb::Resources> put_resources(Builder& b, const Resources& resources);  // null where empty
 Offset<fb::Constraint> write(Builder& b, const Constraint& constraint);
 Offset<fb::Shape> write(Builder& b, const Shape& shape);

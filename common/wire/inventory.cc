@@ -3,11 +3,6 @@
 
 namespace bourse::wire {
 
-using Mode = Device::Mode;
-static_assert(same(fb::DeviceMode::Exclusive, Mode::kExclusive) && same(fb::DeviceMode::Counters, Mode::kCounters) &&
-              same(fb::DeviceMode::Template, Mode::kTemplate) && same(fb::DeviceMode::TimeSliced, Mode::kTimeSliced) &&
-              same(fb::DeviceMode::MAX, Mode::kTimeSliced));
-
 static Offset<fb::TopologyNode> write(Builder& b, const TopologyNode& node) {
   const auto children = put_list(b, node.children);
   const auto type = put(b, node.type);
@@ -33,36 +28,8 @@ static bool read_node(In& in, const fb::TopologyNode& table, TopologyNode& node,
   return true;
 }
 
-struct Profile {
-  std::string name;
-  Counters consumes;
-};
-
-static bool read(In& in, const fb::DeviceProfile& table, Profile& profile) {
-  if (!in.text(table.name(), profile.name, "name")) return false;
-  if (profile.name.empty()) return in.fail(Code::kCorrupt, "name", "is missing");
-  return read_counters(in, table.consumes(), profile.consumes, "consumes");
-}
-
-static bool read_profiles(In& in, const Vector<Offset<fb::DeviceProfile>>* list, std::map<std::string, Counters>& profiles) {
-  std::vector<Profile> read;
-  if (!read_list(in, list, read, "profiles")) return false;
-  for (Profile& profile : read) {
-    if (!profiles.empty() && profiles.rbegin()->first >= profile.name) {
-      return in.fail(Code::kCorrupt, "profiles", "are not in order");
-    }
-    profiles.emplace_hint(profiles.end(), std::move(profile.name), std::move(profile.consumes));
-  }
-  return true;
-}
-
 static Offset<fb::Device> write(Builder& b, const Device& device) {
-  std::vector<Offset<fb::DeviceProfile>> profiles;
-  for (const auto& [name, consumes] : device.profiles) {
-    const auto text = put(b, name);
-    profiles.push_back(fb::CreateDeviceProfile(b, text, put_counters(b, consumes)));
-  }
-  const auto profile_list = profiles.empty() ? Offset<Vector<Offset<fb::DeviceProfile>>>() : b.CreateVector(profiles);
+  const auto profile_list = put_profiles(b, device.profiles);
   const auto id = put(b, device.id);
   const auto kind = put(b, device.kind);
   const auto vendor = put(b, device.vendor);

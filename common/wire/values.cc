@@ -87,19 +87,61 @@ static bool read_ports(In& in, const Vector<const fb::PortRange*>* ranges, Ports
   return true;
 }
 
+static_assert(same(fb::DeviceMode::Exclusive, DeviceMode::kExclusive) && same(fb::DeviceMode::Counters, DeviceMode::kCounters) &&
+              same(fb::DeviceMode::Template, DeviceMode::kTemplate) && same(fb::DeviceMode::TimeSliced, DeviceMode::kTimeSliced) &&
+              same(fb::DeviceMode::MAX, DeviceMode::kTimeSliced));
+
+Offset<Vector<Offset<fb::DeviceProfile>>> put_profiles(Builder& b, const std::map<std::string, Counters>& profiles) {
+  std::vector<Offset<fb::DeviceProfile>> list;
+  for (const auto& [name, consumes] : profiles) {
+    const auto text = put(b, name);
+    list.push_back(fb::CreateDeviceProfile(b, text, put_counters(b, consumes)));
+  }
+  return list.empty() ? Offset<Vector<Offset<fb::DeviceProfile>>>() : b.CreateVector(list);
+}
+
+struct Profile {
+  std::string name;
+  Counters consumes;
+};
+
+static bool read(In& in, const fb::DeviceProfile& table, Profile& profile) {
+  if (!in.text(table.name(), profile.name, "name")) return false;
+  if (profile.name.empty()) return in.fail(Code::kCorrupt, "name", "is missing");
+  return read_counters(in, table.consumes(), profile.consumes, "consumes");
+}
+
+bool read_profiles(In& in, const Vector<Offset<fb::DeviceProfile>>* list, std::map<std::string, Counters>& profiles) {
+  std::vector<Profile> read;
+  if (!read_list(in, list, read, "profiles")) return false;
+  for (Profile& profile : read) {
+    if (!profiles.empty() && profiles.rbegin()->first >= profile.name) {
+      return in.fail(Code::kCorrupt, "profiles", "are not in order");
+    }
+    profiles.emplace_hint(profiles.end(), std::move(profile.name), std::move(profile.consumes));
+  }
+  return true;
+}
+
 static Offset<fb::DeviceShare> write(Builder& b, const DeviceShare& share) {
   const auto device = put(b, share.device);
   const auto kind = put(b, share.kind);
   const auto profile = put(b, share.profile);
   const auto counters = put_counters(b, share.counters);
-  return fb::CreateDeviceShare(b, device, kind, share.generation.value, share.whole, profile, counters);
+  const auto profiles = put_profiles(b, share.traits.profiles);
+  const auto attributes = put_map(b, share.traits.attributes);
+  return fb::CreateDeviceShare(b, device, kind, share.generation.value, share.whole, profile, counters,
+                               static_cast<fb::DeviceMode>(share.traits.sharing), profiles, attributes);
 }
 
 static bool read(In& in, const fb::DeviceShare& table, DeviceShare& share) {
   share.generation = Generation(table.generation());
   share.whole = table.whole();
   return in.name(table.device(), share.device, "device") && in.name(table.kind(), share.kind, "kind") &&
-         in.text(table.profile(), share.profile, "profile") && read_counters(in, table.counters(), share.counters, "counters");
+         in.text(table.profile(), share.profile, "profile") && read_counters(in, table.counters(), share.counters, "counters") &&
+         in.enumerator(table.sharing(), share.traits.sharing, "sharing") &&
+         read_profiles(in, table.profiles(), share.traits.profiles) &&
+         in.map(table.attributes(), share.traits.attributes, "attributes");
 }
 
 static Offset<fb::NumaAmount> write(Builder& b, const NumaAmount& amount) {

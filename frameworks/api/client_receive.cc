@@ -107,7 +107,7 @@ void Client::Impl::on(Time, const SliceUp& body, Actions& out, Up& up) {
     if (returned.empty()) out.arm({kReturnTimer, 0, {}}, kReturnGather);
     returned.insert(body.agent);
   }
-  up.emplace_back(SliceReady{body.agent, body.spec});
+  up.emplace_back(SliceReady{body.agent, body.spec, body.unhealthy});
   if (news == SliceTable::GangNews::kReady) {
     const GangId gang = entry.gang;
     const auto members = slices.drop_gang(gang);

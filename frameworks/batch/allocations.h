@@ -35,6 +35,7 @@ struct Slice {
   bool ready = false;      // the agent made it
   bool releasing = false;  // we gave it back
   bool foreign = false;    // of an earlier life, not claimed (yet)
+  bool unhealthy = false;  // a device of it is gone: no further job is started in it
   Duration idle_since{0};
   std::deque<std::uint64_t> ahead;            // those that have been sent to follow it there, in order
   Duration moved{0};                          // when the first of them came, or the last one had its turn

@@ -458,6 +458,8 @@ void Batch::session(const SliceReady& e) {
   }
   slice->ready = true;
   slice->agent = e.agent;
+  slice->unhealthy = !e.unhealthy.empty();
+  if (slice->unhealthy && slice->run == 0 && !slice->releasing) return release(*slice, Duration{0});
   alloc_.resize(*slice, e.spec.resources);
   auto it = runs_.find(slice->run);
   if (it == runs_.end() || it->second.state != JobState::kConfiguring) return;

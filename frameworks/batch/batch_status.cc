@@ -139,7 +139,7 @@ void Batch::free_slices(Run& run) {
     }
     alloc_.vacate(*slice, now_.mono);
     // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
-    const bool once = options_.slice_idle == Duration{0};  // batch.slice_reuse = false: a slice for each job
+    const bool once = options_.slice_idle == Duration{0} || slice->unhealthy;  // batch.slice_reuse = false: a slice for each job
     if (once || run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
   }
   if (run.gang.value != 0) gangs_.erase(run.gang);

@@ -126,7 +126,7 @@ struct JobSpec {
   std::int64_t mem_per_node = -1, mem_per_cpu = -1;  // bytes; -1: not said, 0: all of the node
   Bytes disk;
   std::vector<DeviceAsk> devices_per_node;    // --gres, --gpus-per-node
-  std::uint32_t gpus = 0, gpus_per_task = 0;  // of kind gpu_kind; over the whole job, and a task
+  std::uint32_t gpus = 0, gpus_per_task = 0;  // of kind gpu_kind, "gpu/" or "gpu/:TYPE"; over the whole job, and a task
   std::string gpu_kind;                       // "gpu/": any
   bool exclusive = false;
   std::string node_list, exclude;       // host lists

@@ -109,7 +109,9 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
           spec.gpus != 0 ? divide_up(spec.gpus, nodes) : std::uint64_t{spec.gpus_per_task} * out.tasks_per_node;
       gpus > 0) {
     DeviceAsk ask;
-    ask.kind = spec.gpu_kind.empty() ? "gpu/" : spec.gpu_kind;
+    const std::size_t colon = std::min(spec.gpu_kind.find(':'), spec.gpu_kind.size());  // "gpu/:a100" has a type
+    ask.kind = colon == 0 ? "gpu/" : spec.gpu_kind.substr(0, colon);
+    if (colon < spec.gpu_kind.size()) ask.attributes.push_back({"type", Constraint::Op::kIn, {spec.gpu_kind.substr(colon + 1)}});
     ask.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(gpus, kCpusMax));
     shape.devices.push_back(std::move(ask));
   }

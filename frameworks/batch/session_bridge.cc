@@ -122,6 +122,7 @@ struct SessionBridge::Impl {
       ready.spec.resources = resources_of(e->resources);
       ready.spec.gang = GangId(e->gang);
       ready.spec.role = text(e->role);
+      ready.unhealthy = text(e->unhealthy);
       for (std::size_t i = 0; i < e->cpus_count; ++i) ready.spec.cpuset.push_back(e->cpus[i]);
       of(u).up(std::move(ready));
     };

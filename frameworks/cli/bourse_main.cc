@@ -33,6 +33,7 @@ constexpr std::array kCommands = {
     Command{"events", events_main, "what happened lately; --follow waits for more"},
     Command{"cordon", cordon_main, "keep new work from agents"},
     Command{"uncordon", uncordon_main, "let it come again"},
+    Command{"reprobe", reprobe_main, "have agents look at their hardware again"},
     Command{"drain", drain_main, "empty agents, by a deadline"},
     Command{"undrain", undrain_main, "end that"},
     Command{"label", label_main, "set labels on agents"},

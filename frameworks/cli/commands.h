@@ -24,6 +24,7 @@ int events_main(int argc, char** argv);
 // What operators do: operate.cc.
 int cordon_main(int argc, char** argv);
 int uncordon_main(int argc, char** argv);
+int reprobe_main(int argc, char** argv);
 int drain_main(int argc, char** argv);
 int undrain_main(int argc, char** argv);
 int label_main(int argc, char** argv);

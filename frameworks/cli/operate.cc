@@ -55,8 +55,11 @@ struct OnHosts {
   std::vector<std::string> lists;
   std::string reason;
 
-  void add(CommandLine& app, bool with_reason = true) {
-    app.option("HOSTS", lists, "Agents: h1 h[2-4,7]").required();
+  void add(CommandLine& app, bool with_reason = true, const char* optional = nullptr) {
+    if (optional == nullptr)
+      app.option("HOSTS", lists, "Agents: h1 h[2-4,7]").required();
+    else
+      app.option("HOSTS", lists, optional);
     if (with_reason) app.option("--reason", reason, "Why, for whoever looks next");
     app.directory();
   }
@@ -86,6 +89,17 @@ int cordon_main(int argc, char** argv) {
 }
 int uncordon_main(int argc, char** argv) {
   return on_hosts("uncordon", "Lets new work come to cordoned agents.", "{} is open", argc, argv);
+}
+int reprobe_main(int argc, char** argv) {
+  const std::string program = "bourse reprobe";
+  OnHosts which;
+  CommandLine app("Has agents look at their hardware again.", program);
+  which.add(app, false, "Agents: h1 h[2-4,7]; without, all that are connected");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  const auto hosts = which.hosts();
+  if (!hosts) return complain(program, hosts.error(), 2);
+  if (hosts->empty()) return act(program, {""}, {"reprobe", "", {}, "all agents are asked"});
+  return act(program, *hosts, {"reprobe", "", {}, "{} is asked"});
 }
 int undrain_main(int argc, char** argv) {
   return on_hosts("undrain", "Ends the draining of agents: new work may come.", "{} is no longer drained", argc, argv);

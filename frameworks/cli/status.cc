@@ -144,7 +144,7 @@ int agents_main(int argc, char** argv) {
                {"isolation", "ISOLATION"},
                {"labels", "LABELS"}},
               {"name", "state", "cpus_total", "cpus_free", "mem_total", "mem_free", "offered", "held", "leased", "unavailable",
-               "devices", "slices", "labels", "isolation", "cordon", "drain_in", "shortfall", "notes"});
+               "devices", "unhealthy", "slices", "labels", "isolation", "cordon", "drain_in", "shortfall", "notes"});
 }
 
 int roles_main(int argc, char** argv) {

@@ -73,18 +73,72 @@ Result<std::vector<std::string>> exported(std::string_view what, const std::vect
   return out;
 }
 
-// "gpu", "gpu:4", "gpu:a100:2", "npu/ascend:1": on each host.
+// Like split at commas, but not within braces.
+std::vector<std::string> split_devices(std::string_view text) {
+  std::vector<std::string> out(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  return out;
+}
+
+// "{npu.compute=4,mem=5GiB}" or "{profile=vir02}": a part of each device instead of all of it. Memory is in MiB on a device.
+Result<> parse_part(DeviceAsk& ask, std::string_view text, std::string_view option) {
+  ask.whole = false;
+  for (const std::string& pair : split(text, ',')) {
+    const std::size_t equals = pair.find('=');
+    const std::string name = pair.substr(0, equals), value = equals == std::string::npos ? "" : pair.substr(equals + 1);
+    if (!valid_name(name) || value.empty())
+      return Error(Code::kInvalid, fmt::format("--{}: `{}' is not COUNTER=AMOUNT or profile=NAME", option, pair));
+    if (name == "profile") {
+      ask.profile = value;
+      continue;
+    }
+    std::int64_t amount = 0;
+    if (name == "mem" || name.ends_with(".mem")) {
+      const auto size = parse_size(value, kMiB);
+      if (!size || size->value % kMiB.value != 0)
+        return Error(Code::kInvalid, fmt::format("--{}: `{}' is not a size in whole MiB", option, value));
+      amount = size->value / kMiB.value;
+    } else {
+      amount = BOURSE_TRY(number(option, value));
+    }
+    ask.counters.set(name, amount);
+  }
+  return {};
+}
+
+// "gpu", "gpu:4", "gpu:a100:2", "npu/ascend{npu.compute=4}:1": on each host.
 Result<DeviceAsk> parse_device(std::string_view text, std::string_view option) {
-  const std::vector<std::string> parts = split(text, ':');
   DeviceAsk ask;
+  std::string words(text);
+  if (const std::size_t open = words.find('{'); open != std::string::npos) {
+    const std::size_t close = words.find('}', open);
+    if (close == std::string::npos) return Error(Code::kInvalid, fmt::format("--{}: `{}' lacks its closing brace", option, text));
+    BOURSE_TRY(parse_part(ask, std::string_view(words).substr(open + 1, close - open - 1), option));
+    words.erase(open, close - open + 1);
+  }
+  const std::vector<std::string> parts = split(words, ':');
   ask.kind = parts[0] == "gpu" ? "gpu/" : parts[0];
   std::string type;
   if (parts.size() > 3 || parts[0].empty())
-    return Error(Code::kInvalid, fmt::format("--{}: `{}' is not KIND[:TYPE]:N", option, text));
+    return Error(Code::kInvalid, fmt::format("--{}: `{}' is not KIND[{{COUNTER=N,...}}][:TYPE]:N", option, text));
   if (parts.size() == 3) type = parts[1];
   if (parts.size() == 2 && !parts[1].empty() && std::isdigit(static_cast<unsigned char>(parts[1][0])) == 0) type = parts[1];
   if (parts.size() >= 2 && parts.back() != type) ask.count = BOURSE_TRY(number(option, parts.back()));
-  if (!type.empty()) ask.attributes.push_back({"type", Constraint::Op::kIn, {type}});
+  if (!type.empty()) {
+    // Probes write types in small letters; people write A100.
+    std::string small = type;
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    ask.attributes.push_back({"type", Constraint::Op::kIn, {type}});
+    if (small != type) ask.attributes.back().values.push_back(small);
+  }
   return ask;
 }
 
@@ -223,7 +277,7 @@ class Builder {
   Result<> devices(const Setting& s) {
     if (s.name == "gres" || s.name == "gpus-per-node") {
       const std::string prefix = s.name == "gres" ? "" : "gpu:";
-      for (const std::string& part : split(s.value, ','))
+      for (const std::string& part : split_devices(s.value))
         job_.devices_per_node.push_back(BOURSE_TRY(parse_device(prefix + part, s.name)));
       return {};
     }
@@ -231,6 +285,7 @@ class Builder {
       const DeviceAsk ask = BOURSE_TRY(parse_device("gpu:" + s.value, s.name));
       (s.name == "gpus" ? job_.gpus : job_.gpus_per_task) = ask.count;
       job_.gpu_kind = ask.kind;
+      for (const Constraint& type : ask.attributes) job_.gpu_kind += ":" + type.values.back();  // see layout.cc
       return {};
     }
     return Error(Code::kUnsupported, fmt::format("option --{} is not built in", s.name));

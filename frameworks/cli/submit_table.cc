@@ -54,7 +54,7 @@ const std::vector<OptionDef>& submit_table() {
       {"signal", 0, kRequired, "", "[B:]SIG[@SECONDS]", "warn the job ahead of its time limit", ""},
       {"priority", 0, kRequired, "", "N", "higher starts first", ""},
       {"nice", 0, kOptional, "", "N", "lower the priority by N (100)", ""},
-      {"gres", 0, kRequired, "", "KIND[:TYPE]:N", "devices on each host", ""},
+      {"gres", 0, kRequired, "", "KIND[{COUNTER=N,...}][:TYPE]:N", "devices on each host", ""},
       {"gpus", 'G', kRequired, "", "[TYPE:]N", "GPUs for the whole job", ""},
       {"gpus-per-node", 0, kRequired, "", "[TYPE:]N", "GPUs on each host", ""},
       {"gpus-per-task", 0, kRequired, "", "[TYPE:]N", "GPUs for each task", ""},

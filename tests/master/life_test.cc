@@ -182,6 +182,95 @@ TEST(Agents, LessThanIsLeasedIsAShortfallThatIsPaidBackAsSlicesEnd) {
   EXPECT_EQ(rig.offers(kF1).size(), 1U);
 }
 
+Resources with_devices(Resources r, const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) r.devices.push_back({DeviceId(id), "gpu/x", Generation(1), true, {}, {}});
+  return r;
+}
+Shape with_gpu(Shape s) {
+  s.devices = {{"gpu/x", 1, true, {}, {}, {}}};
+  return s;
+}
+
+TEST(Agents, ADeviceThatVanishesWhileLeasedIsNotOfferedAndKeepsNothingElseBack) {
+  Rig rig;
+  rig.agent(kA1, "h1", with_devices(amount(8, 16), {"GPU-1", "GPU-2"}));
+  rig.framework(kF1, "one");
+  rig.demand(kF1, {line(1, with_gpu(shape(1, 1)), 2)});
+  rig.pass();
+  auto offers = rig.offers(kF1);
+  ASSERT_FALSE(offers.empty());
+  rig.say(kF1, Accept{Sequence(1), false, {}, {{offers[0].id, offers[0].generation, {{1, with_gpu(shape(1, 1)), {}, 1}}, false}}});
+  const SliceSpec slice = rig.take<CarveSlices>(kA1).at(0).slices.at(0);
+  ASSERT_EQ(slice.resources.devices.at(0).device.str(), "GPU-1");
+  rig.say(kA1, SliceUp{AgentId("h1"), slice});
+  rig.demand(kF1, {}, 1);
+  (void)rig.take<SliceUp>(kF1);
+  InventoryUpdate gone;  // version 0 is what the hello had
+  gone.inventory.total = with_devices(amount(8, 16), {"GPU-2"});
+  rig.say(kA1, gone);
+  rig.say(kA1, SliceUp{AgentId("h1"), slice, "device GPU-1 is not on this host"});
+  const auto told = rig.take<SliceUp>(kF1);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].unhealthy, "device GPU-1 is not on this host");
+  EXPECT_EQ(rig.account("h1").free.cpus.value, 7000);
+  ASSERT_EQ(rig.account("h1").free.devices.size(), 1U);
+  EXPECT_EQ(rig.account("h1").free.devices[0].device.str(), "GPU-2");
+  EXPECT_EQ(rig.account("h1").total.devices.size(), 2U);  // as long as somebody has it
+  rig.demand(kF1, {line(2, with_gpu(shape(1, 1)), 2)}, 1);
+  rig.pass();
+  offers = rig.offers(kF1);
+  ASSERT_EQ(offers.size(), 1U);
+  for (const Offer& offer : offers)
+    for (const DeviceShare& share : offer.resources.devices) EXPECT_EQ(share.device.str(), "GPU-2");
+  // A framework that comes back hears of it from the master.
+  rig.framework(kF1Again, "one", 2);
+  EXPECT_EQ(rig.take<SliceUp>(kF1Again).at(0).unhealthy, "device GPU-1 is not on this host");
+  rig.say(kA1, SliceGone{AgentId("h1"), slice.id, SliceEnd::kReleased, ""});
+  EXPECT_EQ(rig.account("h1").total.devices.size(), 1U);
+  EXPECT_EQ(rig.account("h1").free.cpus.value, 8000);
+}
+
+TEST(Agents, AnInventoryIncrementAfterAGapIsRefusedUntilTheWholeIsThere) {
+  Rig rig;
+  rig.agent(kA1, "h1", amount(8, 16));
+  Inventory first;
+  first.version = Version(1);
+  first.total = amount(8, 16);
+  rig.say(kA1, InventoryUpdate{first});
+  Inventory second = first, third = first;
+  second.version = Version(2);
+  second.total = amount(6, 16);
+  third.version = Version(3);
+  third.total = amount(4, 16);
+  rig.say(kA1, difference(second, third));  // the one between is lost
+  EXPECT_EQ(rig.account("h1").total.cpus.value, 8000);
+  EXPECT_EQ(rig.take<Refused>(kA1).at(0).code, Code::kGone);
+  rig.say(kA1, difference(first, second));
+  rig.say(kA1, difference(second, third));
+  EXPECT_EQ(rig.account("h1").total.cpus.value, 4000);
+  EXPECT_TRUE(rig.take<Refused>(kA1).empty());
+}
+
+TEST(Agents, AnOperatorMayAskThemToProbeAgain) {
+  Rig rig;
+  rig.agent(kA1, "h1", amount(8, 16));
+  rig.agent(kA2, "h2", amount(8, 16));
+  rig.say(kR, ReaderHello{kProtocolVersion, "op"});
+  const auto asked = [&](std::uint64_t peer) {
+    int n = 0;
+    for (const Heartbeat& beat : rig.take<Heartbeat>(peer)) n += beat.reprobe ? 1 : 0;
+    return n;
+  };
+  rig.say(kR, OperatorAction{1, "reprobe", "h2", ""});
+  EXPECT_EQ(rig.take<OperatorReply>(kR).at(0).code, Code::kOk);
+  EXPECT_EQ(asked(kA1), 0);
+  EXPECT_EQ(asked(kA2), 1);
+  rig.say(kR, OperatorAction{2, "reprobe", "", ""});
+  EXPECT_EQ(asked(kA1) + asked(kA2), 2);
+  rig.say(kR, OperatorAction{3, "reprobe", "h9", ""});
+  EXPECT_EQ(rig.take<OperatorReply>(kR).back().code, Code::kNotFound);
+}
+
 TEST(Agents, AChangedTotalTakesBackOffersThatNoLongerFit) {
   Rig rig;
   rig.agent(kA1, "h1", amount(8, 16));

@@ -19,6 +19,7 @@ struct ToyOptions {
   bool kills = true;                    // every seventh task is killed once it runs
   std::uint32_t follow_permille = 250;  // of single tasks are sent to follow another in its slice; some of them are taken back
   std::uint64_t seed = 1;
+  std::string device_kind = {};  // not empty: each task wants one of these
 };
 
 class Toy final : public Actor {

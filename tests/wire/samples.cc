@@ -177,7 +177,9 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("ReaderHello", ReaderHello{4, "console"});
   add("Welcome", Welcome{5, "cluster-1f", seconds(2), seconds(8), {kSlice}});
   add("Heartbeat", Heartbeat{microseconds(1'700'000'000'123'456)});
+  add("Heartbeat-reprobe", Heartbeat{seconds(1'700'000'000), true});
   add("InventoryUpdate", InventoryUpdate{sample_inventory()});
+  add("InventoryUpdate-increment", InventoryUpdate{sample_inventory(), Version(8), {DeviceId("GPU-0c"), DeviceId("npu:7")}});
   add("Goodbye", Goodbye{true});
   add("Demand", Demand{Version(11), Sequence(4), true, {{21, sample_shape(), 100, 16, -5}, {22, {}, 1, 0, 7}}});
   const Offer offer{OfferId((7ULL << 40) + 1), Generation(2), kAgent, sample_resources(), sample_resources(),
@@ -207,6 +209,7 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("AbortGang", AbortGang{kBatch, GangId(4)});
   add("GangHeld", GangHeld{kBatch, GangId(3), Code::kBusy, "cpus"});
   add("SliceUp", SliceUp{kAgent, sample_slice()});
+  add("SliceUp-unhealthy", SliceUp{kAgent, sample_slice(), "device GPU-0b has gone"});
   for (int end = 0; end <= static_cast<int>(SliceEnd::kGangAborted); ++end) {
     add("SliceGone-" + std::to_string(end), SliceGone{kAgent, kSlice, static_cast<SliceEnd>(end), "reason"});
   }
@@ -330,7 +333,12 @@ Resources random_resources(Rng& rng) {
   for (std::uint64_t n = rng.below(4); n > 0; --n) ids[random_name(rng)] = true;
   for (const auto& [id, unused] : ids) {
     r.devices.push_back(
-        {DeviceId(id), random_name(rng), Generation(number(rng)), rng.chance(500), random_text(rng), random_counters(rng)});
+        {DeviceId(id), random_name(rng), Generation(number(rng)), rng.chance(500), random_text(rng), random_counters(rng), {}});
+    if (rng.chance(500)) continue;
+    DeviceTraits& traits = r.devices.back().traits;
+    traits.sharing = pick(rng, DeviceMode::kTimeSliced);
+    for (std::uint64_t p = rng.below(3); p > 0; --p) traits.profiles[random_name(rng)] = random_counters(rng);
+    traits.attributes = random_map(rng);
   }
   return r;
 }

@@ -241,7 +241,8 @@ typedef struct bourse_accepted_event {
   const char* reason;
 } bourse_accepted_event;
 
-typedef struct bourse_slice_event { /* it exists, with this. Comes again after a reconnect: take it as a fact, not as news */
+/* It exists, with this. Comes again after a reconnect, and when `unhealthy` changes: take it as a fact, not as news. */
+typedef struct bourse_slice_event {
   size_t size;
   const char* agent;
   uint64_t slice;
@@ -250,7 +251,8 @@ typedef struct bourse_slice_event { /* it exists, with this. Comes again after a
   const bourse_resources* resources;
   const uint32_t* cpus; /* hardware threads by the operating system's number; none: shared */
   size_t cpus_count;
-  int64_t expiry; /* idle time after which the agent gives it back; 0: never */
+  int64_t expiry;        /* idle time after which the agent gives it back; 0: never */
+  const char* unhealthy; /* "": all is well; else what is wrong ("device GPU-1 has gone"): its tasks go on, start no more in it */
 } bourse_slice_event;
 
 enum { /* bourse_slice_lost_event.end */
