@@ -144,7 +144,7 @@ struct Agent::Impl {
     }
     slices.restored(t);
     tasks.restored(t);
-    if (restored && boot_id != options.boot_id) {
+    if (restored && boot_id != options.boot_id && !hooks::mutant("agent.reboot_unnoticed")) {
       t.out.log(log_text(LogLevel::kWarn, "host_rebooted", {{"tasks", std::to_string(tasks.active().size())}}));
       reboot(t);
     }

@@ -35,8 +35,10 @@ std::string host_name() {
   return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
+// BOURSE_BOOT_ID_FILE: what a test writes there when its host "reboots"; the launcher reads the same.
 std::string boot_id() {
-  auto text = read_file("/proc/sys/kernel/random/boot_id");
+  const char* file = std::getenv("BOURSE_BOOT_ID_FILE");  // NOLINT(concurrency-mt-unsafe)
+  auto text = read_file(file != nullptr ? file : "/proc/sys/kernel/random/boot_id");
   if (!text) return {};
   while (!text->empty() && text->back() == '\n') text->pop_back();
   return *text;

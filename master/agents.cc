@@ -119,7 +119,8 @@ std::vector<SliceId> take_in_slices(House& h, AgentIx ix, const AgentHello& hell
       continue;
     }
     FrameworkIx framework = 0;
-    const bool owned = known_before && h.frameworks.find(id.framework, &framework) != nullptr;
+    const bool owned =
+        known_before && !hooks::mutant("master.takes_in_nothing") && h.frameworks.find(id.framework, &framework) != nullptr;
     if (!owned) framework = h.frameworks.ghost(id.framework);
     SliceRow row{.spec = shown.spec, .agent = ix, .framework = framework, .pool = pool};
     row.state = shown.held ? SliceRow::State::kHeld : SliceRow::State::kUp;
@@ -251,6 +252,10 @@ void agent_silent(House& h, AgentIx ix, std::string_view why) {
   h.allocator.total_changed(h.agents.total);
   gang_agent_lost(h, ix, "agent " + row.id.str() + " is unreachable");
   end_offers_of_agent(h, ix, OfferEnd::kAgentLost);
+  if (hooks::mutant("master.unreachable_is_terminal")) {
+    const std::set<SliceId> slices = row.slices;
+    for (const SliceId& id : slices) lose_slice(h, id, SliceEnd::kAgentLost, "its agent is unreachable");
+  }
   h.ledger.set_open(ix, false);
   agent_changed(h, ix);
 }

@@ -7,7 +7,7 @@ B=${B:-build/release}
 T=${T:-}
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES  # jobs inherit our environment, and some of them are makes
 # Random seeds: a slice here, hours of them in `make soak`.
-export BOURSE_SIM_SECONDS="${BOURSE_SIM_SECONDS:-$([ -n "${SOAK:-}" ] && echo 600 || echo 2)}"
+export BOURSE_SIM_SECONDS="${BOURSE_SIM_SECONDS:-$([ -n "${SOAK:-}" ] && echo 600 || echo 10)}"
 export B BOURSE_BIN="$PWD/$B/bin"
 case "${SAN:-}" in *thread*) export TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ;; esac
 out=$(mktemp -d)

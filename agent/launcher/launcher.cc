@@ -150,7 +150,8 @@ Result<> Launcher::open() {
   more.rlim_cur = more.rlim_max;
   setrlimit(RLIMIT_NOFILE, &more);
 
-  boot_id_ = read_text("/proc/sys/kernel/random/boot_id");
+  const char* boot_id = std::getenv("BOURSE_BOOT_ID_FILE");  // a test's, see agent/main.cc
+  boot_id_ = read_text(boot_id != nullptr ? boot_id : "/proc/sys/kernel/random/boot_id");
   boot_id_.erase(std::remove(boot_id_.begin(), boot_id_.end(), '\n'), boot_id_.end());
   wait_for_half_started();
   log_ = BOURSE_TRY(ExitLog::open(exit_log_path(options_.state_dir), boot_id_));

@@ -62,6 +62,7 @@ void Network::client_up(ClientIx client, std::string identity) {
   drop(l, false);
   l.identity = std::move(identity);
   l.exists = true;
+  l.heard = 0;
   establish(client);
 }
 
@@ -83,10 +84,24 @@ void Network::reconnect(ClientIx client) {
 }
 
 void Network::server_up() {
+  ++server_life_;
   for (auto& [client, l] : links_) establish(client);
 }
 
+// A deposed leader still talks, for seconds: to those that were connected to it. What it said before they had heard its successor
+// came in order and once, as TCP has it.
+void Network::haunt() {
+  for (const auto& [client, message] : said_) {
+    if (!rng_.chance(options_.ghost_permille)) continue;
+    queue_.after(Duration(rng_.between(1000, 20'000'000)), [this, client = client, message = message, life = server_life_] {
+      if (const Link& l = link(client); l.exists && l.heard > life) hooks_.to_client(client, message);
+    });
+  }
+  said_.clear();
+}
+
 void Network::server_down() {
+  if (options_.ghost_permille != 0) haunt();
   for (auto& [client, l] : links_) {
     const bool was = l.peer.value != 0;
     drop(l, true);  // the client's socket keeps its queue for whoever binds there next
@@ -142,8 +157,12 @@ void Network::pump_up(ClientIx client) {
         ++counters_.lost;
         return;
       }
-      ++counters_.delivered;
-      hooks_.to_server(now.peer, now.identity, message);
+      const PeerId peer = now.peer;
+      const std::string identity = now.identity;
+      for (std::uint32_t n = copies(); n > 0 && link(client).life == life; --n) {
+        ++counters_.delivered;
+        hooks_.to_server(peer, identity, message);
+      }
     });
     l.queue_up.pop_front();
   }
@@ -163,6 +182,10 @@ void Network::send_down(PeerId peer, const Message& message) {
     return;
   }
   l.queue_down.push_back(through_wire(message));
+  if (options_.ghost_permille != 0) {
+    said_.emplace_back(at->second, message);
+    if (said_.size() > kGhosts) said_.pop_front();
+  }
   pump_down(at->second);
 }
 
@@ -176,8 +199,11 @@ void Network::pump_down(ClientIx client) {
         ++counters_.lost;
         return;
       }
-      ++counters_.delivered;
-      hooks_.to_client(client, message);
+      for (std::uint32_t n = copies(); n > 0 && link(client).life == life; --n) {
+        ++counters_.delivered;
+        link(client).heard = server_life_;
+        hooks_.to_client(client, message);
+      }
     });
     l.queue_down.pop_front();
   }

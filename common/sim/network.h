@@ -26,8 +26,10 @@ struct NetworkOptions {
   Duration connect_max = milliseconds(120);
   std::size_t high_water_mark = 10'000;
   std::uint32_t peer_lost_permille = 300;  // of lost links are noticed by the other side
-  bool full_is_noticed = true;             // a message that finds the queue full: the sender is told that the peer is lost
-  bool wire = false;                       // every message through wire::encode and decode
+  std::uint32_t duplicate_permille = 0;    // of messages are delivered twice, one right behind the other
+  std::uint32_t ghost_permille = 0;  // of what the master said in its lives before is heard again, by who has heard a later one
+  bool full_is_noticed = true;       // a message that finds the queue full: the sender is told that the peer is lost
+  bool wire = false;                 // every message through wire::encode and decode
 };
 
 struct NetworkCounters {
@@ -72,9 +74,12 @@ class Network {
     bool exists = false, blocked_up = false, blocked_down = false;
     std::deque<Message> queue_up, queue_down;  // not yet under way
     Duration last_up{0}, last_down{0};
+    std::uint64_t heard = 0;  // the server's life that it heard last
   };
   Duration delay();
   Message through_wire(const Message& message);
+  std::uint32_t copies() { return options_.duplicate_permille != 0 && rng_.chance(options_.duplicate_permille) ? 2 : 1; }
+  void haunt();  // after a server has gone
   void establish(ClientIx client);
   void drop(Link& link, bool keep_queue_up);
   void pump_up(ClientIx client);
@@ -88,7 +93,9 @@ class Network {
   NetworkCounters counters_;
   std::map<ClientIx, Link> links_;
   std::map<PeerId, ClientIx> peers_;  // established now
-  std::uint64_t peer_numbers_ = 100, lives_ = 0;
+  static constexpr std::size_t kGhosts = 200;
+  std::deque<std::pair<ClientIx, Message>> said_;  // with ghosts: the last that the server said, delivered or not
+  std::uint64_t peer_numbers_ = 100, lives_ = 0, server_life_ = 0;
 };
 
 }  // namespace bourse::sim

@@ -55,7 +55,7 @@ Swarm::Swarm(World& world, std::uint64_t seed) : Swarm(world, seed, {}) {
 }
 
 Swarm::Swarm(World& world, std::uint64_t seed, std::vector<Fault> only)
-    : world_(world), rng_(Rng(seed).fork("swarm")), healthy_(world.network().options()) {
+    : world_(world), rng_(Rng(seed).fork("swarm")), repeats_(Rng(seed).fork("repeats")), healthy_(world.network().options()) {
   for (const Fault fault : only) kinds_.push_back({fault, Duration(rng_.between(1'000'000, 10'000'000))});
 }
 
@@ -73,6 +73,15 @@ void Swarm::knobs() {
   if (rng_.chance(200)) {
     network.peer_lost_permille = rng_.chance(500) ? 0 : 1000;
     knobs_ += network.peer_lost_permille == 0 ? " never_told" : " always_told";
+  }
+  // Of their own numbers: a seed that found something stays what it was.
+  if (repeats_.chance(200)) {
+    network.duplicate_permille = 100;
+    knobs_ += " duplicates";
+  }
+  if (repeats_.chance(200)) {
+    network.ghost_permille = 100;
+    knobs_ += " ghosts";
   }
   world_.network().set_options(network);
   if (rng_.chance(200)) {

@@ -55,7 +55,7 @@ class Swarm {
   Node& pick(Node::Kind kind);
 
   World& world_;
-  Rng rng_;
+  Rng rng_, repeats_;
   std::vector<Kind> kinds_;
   std::string knobs_;
   NetworkOptions healthy_;

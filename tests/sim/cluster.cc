@@ -163,6 +163,8 @@ RunResult run(const RunOptions& options) {
   world_options.seed = options.seed;
   world_options.log_to_stderr = options.log;
   world_options.network.wire = options.wire.value_or(rng.chance(200));
+  world_options.network.duplicate_permille = options.duplicate_permille;
+  world_options.network.ghost_permille = options.ghost_permille;
   if (options.slow) {
     world_options.network.slow_permille = 300;
     world_options.network.delay_slow = seconds(2);

@@ -24,6 +24,7 @@ struct RunOptions {
   std::optional<bool> wire;  // else the seed decides
   Duration faults_for{0};    // 0: the seed decides
   bool slow = false;         // a third of all messages take up to two seconds
+  std::uint32_t duplicate_permille = 0, ghost_permille = 0;
   bool log = false;
 };
 

@@ -12,6 +12,7 @@ struct Case {
   std::vector<Fault> faults;
   std::uint32_t ignore_permille = 50;
   bool slow = false;
+  std::uint32_t duplicate_permille = 0, ghost_permille = 0;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.mutant; }
@@ -30,6 +31,8 @@ RunOptions options_for(const Case& c, std::uint64_t seed) {
   options.swarm = !c.faults.empty();
   options.ignore_permille = c.ignore_permille;
   options.slow = c.slow;
+  options.duplicate_permille = c.duplicate_permille;
+  options.ghost_permille = c.ghost_permille;
   options.faults_for = seconds(60);
   return options;
 }
@@ -51,19 +54,23 @@ TEST_P(Mutant, IsNoticed) {
 
 INSTANTIATE_TEST_SUITE_P(
     Checkers, Mutant,
-    ::testing::Values(Case{"master.ledger_forgets_rest", {}}, Case{"master.accept_twice", {Fault::kReset}, 50, true},
-                      Case{"master.offer_never_expires", {}, 400}, Case{"master.epoch_constant", {Fault::kKillMaster}},
-                      Case{"master.status_not_forwarded_ack", {}},
-                      Case{"agent.no_tombstone", {Fault::kReset, Fault::kKillFramework}},
-                      Case{"agent.hold_never_lapses", {Fault::kKillMaster, Fault::kPartition}},
-                      Case{"agent.no_checkpoint", {Fault::kKillAgent}},
-                      Case{"agent.status_not_resent", {Fault::kKillMaster, Fault::kReset}},
-                      Case{"client.no_dedup", {Fault::kReset, Fault::kKillMaster}}, Case{"client.gang_starts_early", {}},
-                      Case{"driver.hold_sends", {Fault::kFrameworkPower, Fault::kDiskSlow}}),
+    ::testing::Values(
+        Case{"master.ledger_forgets_rest", {}}, Case{"master.accept_twice", {Fault::kReset}, 50, true},
+        Case{"master.offer_never_expires", {}, 400}, Case{"master.epoch_constant", {Fault::kKillMaster}},
+        Case{"master.status_not_forwarded_ack", {}}, Case{"agent.no_tombstone", {Fault::kReset, Fault::kKillFramework}},
+        Case{"agent.hold_never_lapses", {Fault::kKillMaster, Fault::kPartition}}, Case{"agent.no_checkpoint", {Fault::kKillAgent}},
+        Case{"agent.status_not_resent", {Fault::kKillMaster, Fault::kReset}},
+        Case{"client.no_dedup", {Fault::kReset, Fault::kKillMaster}}, Case{"client.gang_starts_early", {}},
+        Case{"driver.hold_sends", {Fault::kFrameworkPower, Fault::kDiskSlow}},
+        Case{"master.accept_twice", {Fault::kReset}, 50, false, 1000}, Case{"client.no_dedup", {}, 50, false, 1000},
+        Case{"agent.ignores_epoch_order", {Fault::kKillMaster}, 50, false, 0, 500},
+        Case{"agent.reboot_unnoticed", {Fault::kHostReboot}}, Case{"agent.stream_outlives_reboot", {Fault::kHostPower}},
+        Case{"client.end_told_twice", {Fault::kKillFramework, Fault::kReset}, 50, true},
+        Case{"master.unreachable_is_terminal", {Fault::kPartition}}, Case{"master.no_failover_timeout", {Fault::kKillFramework}}),
     [](const auto& each) {
       std::string name = each.param.mutant;
       for (char& c : name) c = c == '.' ? '_' : c;
-      return name;
+      return name + (each.param.duplicate_permille != 0 ? "_twice" : "");
     });
 
 }  // namespace

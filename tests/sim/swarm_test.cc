@@ -81,9 +81,8 @@ TEST(Swarm, RandomSeedsForABoundedTime) {
 }
 
 // Found here once; each is a fault alone, so that a seed that fails is short.
-void expect_clean_with(std::vector<Fault> only) {
+void expect_clean_with(std::vector<Fault> only, RunOptions options = {}) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
-    RunOptions options;
     options.seed = seed;
     options.only = only;
     expect_clean(options);
@@ -94,6 +93,25 @@ TEST(Swarm, StatusesAreHeardThoughPowerLossTookTheTailOfACheckpoint) { expect_cl
 TEST(Swarm, NoStatusLeavesAnAgentBeforeItIsRecordedThoughItsDiskIsFull) {
   expect_clean_with({Fault::kAgentDiskFull, Fault::kKillAgent});
 }
+
+// The rows of the failure table that need no process of their own to die.
+TEST(Swarm, EveryMessageComesTwice) {
+  RunOptions twice;
+  twice.duplicate_permille = 1000;
+  expect_clean_with({}, twice);
+  expect_clean_with({Fault::kKillAgent, Fault::kKillFramework}, twice);
+}
+TEST(Swarm, MessagesComeLate) {
+  RunOptions late;
+  late.slow = true;
+  expect_clean_with({Fault::kReset}, late);
+}
+TEST(Swarm, ADeposedLeaderStillTalks) {
+  RunOptions ghosts;
+  ghosts.ghost_permille = 500;
+  expect_clean_with({Fault::kKillMaster}, ghosts);
+}
+TEST(Swarm, APartitionedAgentComesBack) { expect_clean_with({Fault::kPartition}); }
 
 // Found at random, one in some thousands.
 TEST(Swarm, SeedsThatFoundSomething) {
