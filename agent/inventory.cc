@@ -35,7 +35,7 @@ void AgentInventory::find_pus(const TopologyNode& node, std::uint32_t numa, std:
 }
 
 void AgentInventory::recount() {
-  free_ = inventory_.total;
+  free_ = without_traits(inventory_.total);
   short_ = false;
   misfits_.clear();
   const auto misfit = [this](const SliceId& id, std::string why) {

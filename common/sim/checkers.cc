@@ -30,7 +30,7 @@ void LedgerChecker::stepped(Node& node, const Event&) {
         return;
       }
     }
-    if (sum == account.total) continue;
+    if (sum == without_traits(account.total)) continue;
     world_.violation("ledger of " + agent.value + ": the parts add up to " + to_text(sum) + ", the total is " +
                      to_text(account.total) + " (free " + to_text(account.free) + ", offered " + to_text(account.offered) +
                      ", held " + to_text(account.held) + ", leased " + to_text(account.leased) + ", unavailable " +
@@ -221,7 +221,8 @@ std::string leaks(World& world) {
     if (!view.held.empty()) return node->name() + " holds " + to_text(view.held.front().id) + " for a gang";
     if (!view.active.empty()) return node->name() + " has task " + to_text(view.active.front());
     if (view.unacknowledged != 0) return node->name() + " has " + std::to_string(view.unacknowledged) + " unacknowledged statuses";
-    if (view.free != view.total) return node->name() + " has " + to_text(view.free) + " free of " + to_text(view.total);
+    if (view.free != without_traits(view.total))
+      return node->name() + " has " + to_text(view.free) + " free of " + to_text(view.total);
     if (node->host()->slices() != 0)
       return "the host of " + node->name() + " has " + std::to_string(node->host()->slices()) + " slices";
     if (node->host()->tasks() != 0)
@@ -229,7 +230,7 @@ std::string leaks(World& world) {
     const auto account = accounts.find(AgentId(node->name()));
     if (account == accounts.end()) return "the master does not know " + node->name();
     if (!account->second.reachable) return node->name() + " is unreachable for the master";
-    if (account->second.free != account->second.total) {
+    if (account->second.free != without_traits(account->second.total)) {
       return "the master's ledger of " + node->name() + ": free " + to_text(account->second.free) + " of " +
              to_text(account->second.total);
     }

@@ -33,16 +33,25 @@ void Host::act(const HostAction& action) {
   std::visit([this](const auto& a) { on(a); }, action);
 }
 
+namespace {
+// The agent counts generations, not its host.
+Resources no_generations(Resources amount) {
+  for (DeviceShare& share : amount.devices) share.generation = {};
+  return amount;
+}
+}  // namespace
+
 void Host::on(const CarveSlice& action) {
   later(options_.carve_max, [this, spec = action.spec] {
     if (!slices_.contains(spec.id)) {
-      Resources sum = used();
+      const auto total = no_generations(inventory_.total);
+      Resources sum = no_generations(used());
       // A slice whose device has gone keeps its name; that takes nothing from anybody.
-      std::erase_if(sum.devices, [this](const DeviceShare& share) {
-        return std::none_of(inventory_.total.devices.begin(), inventory_.total.devices.end(),
+      std::erase_if(sum.devices, [&total](const DeviceShare& share) {
+        return std::none_of(total.devices.begin(), total.devices.end(),
                             [&](const DeviceShare& there) { return there.device == share.device; });
       });
-      if (!sum.add(spec.resources) || !inventory_.total.contains(sum)) {
+      if (!sum.add(no_generations(spec.resources)) || !total.contains(sum)) {
         if (on_violation) on_violation(spec.id, "slices of " + agent_.value + " add up to more than the host has");
       }
       slices_[spec.id] = spec;

@@ -146,10 +146,11 @@ void Client::Impl::on(Time now, const StatusUpdate& body, Actions& out, Up& up) 
   bool no_news = false;
   if (verdict == StatusStreams::Verdict::kDeliver && is_terminal(body.status.state)) {
     const TaskTable::Entry* entry = tasks.find(body.status.task);
-    // An agent that has told us of a task and now does not know it has had its end acknowledged: by the life before this one, whose
-    // acknowledgement was on its way to the agent as this life was on its way to ask. That life had it recorded.
-    const bool forgotten =
-        body.status.state == TaskState::kNeverStarted && entry && entry->heard.value != 0 && entry->heard == body.stream;
+    // An agent that has told us of a task and now does not know it (it names no slice) has had its end acknowledged: by the life
+    // before this one, whose acknowledgement was on its way to the agent as this life was on its way to ask. That life had it
+    // recorded.
+    const bool forgotten = body.status.state == TaskState::kNeverStarted && body.slice.number == 0 && entry &&
+                           entry->heard.value != 0 && entry->heard == body.stream;
     no_news = (forgotten || tasks.was_told(body.status.task)) && !hooks::mutant("client.end_told_twice");
   }
   if (no_news) {

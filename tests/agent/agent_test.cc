@@ -154,25 +154,22 @@ TEST_F(AgentTest, RefusesADeviceOfAnotherGeneration) {
 }
 
 TEST_F(AgentTest, TellsTheHostAndTheTaskWhichDevicesTheSliceHas) {
-  rig.start();
-  Inventory inventory = two_nodes();
+  SliceSpec two = slice_spec(1), none = slice_spec(2);
   for (const std::string n : {"1", "2"}) {
     Device gpu;
     gpu.id = DeviceId("GPU-" + n);
     gpu.kind = "gpu/x";
     gpu.nodes = {"/dev/x" + n, "/dev/xctl"};
     gpu.attributes = {{"env.X_VISIBLE", "uuid" + n}, {"model", "x"}};
-    inventory.devices.push_back(gpu);
-    inventory.total.devices.push_back({gpu.id, gpu.kind, {}, true, {}, {}});
+    rig.hardware.devices.push_back(gpu);
+    two.resources.devices.push_back({gpu.id, gpu.kind, Generation(1), true, {}, {}});
   }
-  rig.step(ProbeDone{"hwloc", inventory, {}});
-  SliceSpec two = slice_spec(1), none = slice_spec(2);
-  two.resources.devices = inventory.total.devices;
+  rig.start();
   rig.say(carve({two, none}));
   std::vector<std::vector<std::string>> nodes;
   for (const HostAction& action : rig.host_actions)
     if (const auto* made = std::get_if<CarveSlice>(&action)) nodes.push_back(made->device_nodes);
-  ASSERT_EQ(nodes.size(), 2u);
+  ASSERT_EQ(nodes.size(), 2u) << (rig.all<SliceGone>().empty() ? "" : rig.all<SliceGone>().front().reason);
   EXPECT_EQ(nodes[0], (std::vector<std::string>{"/dev/x1", "/dev/x2", "/dev/xctl"}));
   EXPECT_EQ(nodes[1], std::vector<std::string>{});
 

@@ -85,7 +85,7 @@ TEST(LauncherProtocol, GarbageIsRefusedAndNeverMore) {
                           "release f#-1\n",
                           "forget ../x|y\n",
                           "forget f|.hidden\n",
-                          "signal f|t 0 1\n",
+                          "signal f|t -1 1\n",
                           "signal f|t 65 1\n",
                           "signal f|t 9\n",
                           "started f|t x\n",

@@ -60,7 +60,7 @@ TEST_F(LauncherTurn, InAnotherSliceIsNotWaitedFor) {
 
 TEST_F(LauncherTurn, ComesOnlyAfterWhatATaskLeftRunningIsGone) {
   slice_ = prepare();
-  TaskSpec spec = shell("(trap '' TERM; while :; do echo left >> left; sleep 0.01; done) & echo a");
+  TaskSpec spec = shell("(trap '' TERM; while :; do echo left >> left; sleep 0.01; done) & until [ -e left ]; do sleep 0.01; done");
   const TaskKey a = start(slice_, spec);
   TaskSpec next = shell("cp left before; sleep 0.2; cmp left before && echo same");
   next.in_turn = true;

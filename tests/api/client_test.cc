@@ -482,6 +482,7 @@ TEST(ClientStatus, AnEndThatALifeBeforeAcknowledgedIsNotToldAsNeverStarted) {
   r.connect(6);
   StatusUpdate running = status(5, "a", TaskState::kRunning), never = status(8, "a", TaskState::kNeverStarted);
   running.first = Sequence(5), never.first = Sequence(8);
+  never.slice.number = 0;  // it does not know it
   r.from_master(running);
   r.say(ack(5));
   r.turn();

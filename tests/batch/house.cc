@@ -429,12 +429,13 @@ std::vector<std::string> House::running() const {
   return out;
 }
 
-void House::end(const std::string& task, int exit_code) {
+void House::end(const std::string& task, int exit_code, Duration ran) {
   TaskStatus status;
   status.task = TaskId(task), status.state = TaskState::kExited, status.exit_code = exit_code;
   auto it = tasks.find(TaskId(task));
   ASSERT_NE(it, tasks.end()) << task << " does not run";
   status.ended = now.wall;
+  if (ran > Duration{0}) status.started = now.wall - ran;
   const Task t = it->second;
   tasks.erase(it);
   ended_.insert(TaskId(task));

@@ -64,8 +64,9 @@ class House {
   JobId submit(JobSpec spec, std::int64_t uid = 1000);  // and settles; 0 when refused, the reason in `refusal`
   JobInfo info(const std::string& selector);            // of a live job; state of ended ones from the log
   JobState state(const std::string& selector) { return info(selector).state; }
-  std::vector<std::string> running() const;              // task ids on the agents, sorted
-  void end(const std::string& task, int exit_code = 0);  // and settles
+  std::vector<std::string> running() const;  // task ids on the agents, sorted
+  void end(const std::string& task, int exit_code = 0,
+           Duration ran = Duration{0});  // and settles; ran: as its host says, if it does
   void end(const std::string& task, TaskState state, int signal = 0);
   void end_all();  // again and again until nothing runs
   const TaskSpec& spec_of(const std::string& task) { return tasks.at(TaskId(task)).spec; }

@@ -79,6 +79,7 @@ Outcome run_with(std::uint64_t seed, bool restart_agent) {
   toy.singles = 16;
   toy.gangs = 0;
   toy.kills = false;
+  toy.ignore_permille = toy.follow_permille = 0;  // a device each, and every one in use
   toy.seed = seed;
   toy.device_kind = "gpu/x";
   ClientOptions client;

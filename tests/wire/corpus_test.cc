@@ -28,7 +28,8 @@ void write_if_missing(const std::filesystem::path& path, const std::string& byte
 }
 
 TEST(Corpus, MessagesOfVersionOneMeanWhatTheyMeant) {
-  std::set<std::string> names = {"part-task", "part-task-container", "part-slice", "part-status", "part-inventory"};
+  std::set<std::string> names = {"part-task",  "part-task-container", "part-task-in-turn",
+                                 "part-slice", "part-status",         "part-inventory"};
   for (const auto& [name, message] : samples()) {
     const auto path = kCorpus / (name + ".bin");
     write_if_missing(path, wire::encode(message));
@@ -47,6 +48,7 @@ TEST(Corpus, MessagesOfVersionOneMeanWhatTheyMeant) {
 TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outlive an upgrade
   write_if_missing(kCorpus / "part-task.bin", wire::encode_task(sample_task()));
   write_if_missing(kCorpus / "part-task-container.bin", wire::encode_task(sample_container_task()));
+  write_if_missing(kCorpus / "part-task-in-turn.bin", wire::encode_task(sample_in_turn_task()));
   write_if_missing(kCorpus / "part-slice.bin", wire::encode_slice(sample_slice()));
   write_if_missing(kCorpus / "part-status.bin", wire::encode_status(sample_status()));
   write_if_missing(kCorpus / "part-inventory.bin", wire::encode_inventory(sample_inventory()));
@@ -56,6 +58,9 @@ TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outli
   const auto container = wire::decode_task(read_file(kCorpus / "part-task-container.bin"));
   ASSERT_TRUE(container) << container.error().text();
   EXPECT_TRUE(*container == sample_container_task());
+  const auto in_turn = wire::decode_task(read_file(kCorpus / "part-task-in-turn.bin"));
+  ASSERT_TRUE(in_turn) << in_turn.error().text();
+  EXPECT_TRUE(*in_turn == sample_in_turn_task());
   const auto slice = wire::decode_slice(read_file(kCorpus / "part-slice.bin"));
   ASSERT_TRUE(slice) << slice.error().text();
   EXPECT_TRUE(*slice == sample_slice());

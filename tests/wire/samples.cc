@@ -147,7 +147,6 @@ TaskSpec sample_task() {
   spec.warn_before = seconds(60);
   spec.warn_shell_only = true;
   spec.fence_lease = true;
-  spec.in_turn = true;
   spec.trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   return spec;
 }
@@ -157,6 +156,12 @@ TaskSpec sample_container_task() {
   spec.image = "/srv/images/solver:v2";
   spec.mounts = {"/scratch", "/data:/input:ro"};
   spec.isolate = {"private-tmp", "net"};
+  return spec;
+}
+
+TaskSpec sample_in_turn_task() {
+  TaskSpec spec = sample_task();
+  spec.in_turn = true;
   return spec;
 }
 
@@ -218,6 +223,7 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("SliceRevoking", SliceRevoking{kSlice, seconds(30), "fair share"});
   add("Launch", Launch{kAgent, kSlice, TaskId("12.0.1"), all_bytes() + all_bytes()});
   add("Kill", Kill{kAgent, kBatch, TaskId("12.0.1"), SIGUSR2, true, seconds(9), true});
+  add("Kill-unstarted", Kill{kAgent, kBatch, TaskId("12.0.1"), 0, false, Duration(0), false, true});
   add("Kill-own-grace", Kill{kAgent, kBatch, TaskId("12.0.1"), 0, false, Duration(-1), false});
   for (int state = 0; state <= static_cast<int>(TaskState::kNeverStarted); ++state) {
     TaskStatus status = sample_status();

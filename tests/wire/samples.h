@@ -15,6 +15,7 @@ namespace bourse::test {
 std::vector<std::pair<std::string, Message>> samples();  // name of the file in the corpus, value
 TaskSpec sample_task();
 TaskSpec sample_container_task();
+TaskSpec sample_in_turn_task();
 SliceSpec sample_slice();
 TaskStatus sample_status();
 Inventory sample_inventory();
