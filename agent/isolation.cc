@@ -50,6 +50,7 @@ Result<IsolationOptions> read_isolation(const Config& config) {
   out.pids_max = static_cast<std::uint32_t>(config.integer("agent", "max_pids"));
   out.mem_high_permille = static_cast<std::uint32_t>(config.integer("agent", "memory_high"));
   out.limit_devices = config.flag("agent", "limit_devices");
+  if (const std::string root = config.text("agent", "probe_root"); root != "/") out.root = root;
   out.devices = devices::usual();
   for (const std::string& path : config.list("agent", "allow_devices")) {
     auto rules = devices::of_path(path);
@@ -103,7 +104,7 @@ Result<SliceLimits> limits_of(const SliceSpec& spec, const std::vector<std::stri
   if (!options.limit_devices) return limits;
   limits.devices = options.devices;
   for (const std::string& node : device_nodes) {
-    const auto rules = BOURSE_TRY(devices::of_path(node));
+    const auto rules = BOURSE_TRY(devices::of_path(options.root + node));
     limits.devices.insert(limits.devices.end(), rules.begin(), rules.end());
   }
   std::sort(limits.devices.begin(), limits.devices.end());

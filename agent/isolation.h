@@ -18,6 +18,7 @@ struct IsolationOptions {
   std::uint32_t pids_max = 0;           // of one slice; 0: no limit
   std::uint32_t mem_high_permille = 0;  // of a slice's memory; 0: none
   bool limit_devices = false;
+  std::string root;                 // before the devices' nodes: agent.probe_root, of tests; empty: the host's own
   std::vector<DeviceRule> devices;  // that every task may open
   std::vector<IoLimit> io;
   launcher::Confine confine;  // of every task, before its own words

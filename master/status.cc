@@ -71,8 +71,12 @@ Row agent_row(const House& h, AgentIx ix) {
   std::string notes;
   for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
   std::string unhealthy;
+  std::size_t healthy = 0;
   for (const Device& device : row.devices)
-    if (!device.healthy) unhealthy += (unhealthy.empty() ? "" : ",") + device.id.str();
+    if (!device.healthy)
+      unhealthy += (unhealthy.empty() ? "" : ",") + device.id.str();
+    else
+      ++healthy;
   return {row.id.str(),
           {{"state", agent_state(h, ix)},
            {"cpus_total", format_cpus(a.total.cpus)},
@@ -83,7 +87,7 @@ Row agent_row(const House& h, AgentIx ix) {
            {"held", to_text(a.held)},
            {"leased", to_text(a.leased)},
            {"unavailable", to_text(a.unavailable)},
-           {"devices", std::to_string(a.total.devices.size())},
+           {"devices", std::to_string(healthy)},
            {"unhealthy", unhealthy},
            {"slices", std::to_string(row.slices.size())},
            {"labels", labels_text(row.labels)},

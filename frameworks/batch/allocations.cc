@@ -1,6 +1,7 @@
 #include "frameworks/batch/allocations.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace bourse::batch {
 
@@ -42,18 +43,32 @@ Planner::Node Allocations::node(const AgentId& agent) {
 // hopes is better than a queue that lets everybody pass.
 void Allocations::refresh(const AgentId& agent) {
   const Planner::Node at = node(agent);
-  Resources free = planner_.total(at);
-  if (auto it = by_agent_.find(agent); it != by_agent_.end())
-    for (const SliceId& id : it->second)
-      // A refused difference means that the agent has shrunk below what runs on it: nothing is free then.
-      if (const Slice& s = slices_.at(id); s.run != 0 && !free.subtract(s.amount)) free = Resources{};
+  Resources free = without_traits(planner_.total(at));
+  auto it = by_agent_.find(agent);
+  if (it == by_agent_.end()) return planner_.set_free(at, std::move(free));
+  for (const SliceId& id : it->second) {
+    const Slice& s = slices_.at(id);
+    if (s.run == 0) continue;
+    Resources amount = s.amount;
+    // A device that has gone under its task takes nothing from the others.
+    std::erase_if(amount.devices, [&free](const DeviceShare& share) {
+      Resources one;
+      one.devices = {share};
+      return !free.contains(one);
+    });
+    // A refused difference means that the agent has shrunk below what runs on it: nothing is free then.
+    if (!free.subtract(amount)) free = Resources{};
+  }
   planner_.set_free(at, std::move(free));
 }
 void Allocations::hold(const Slice& slice) {
   if (!planner_.take({node(slice.agent), slice.amount})) refresh(slice.agent);
 }
-void Allocations::unhold(const Slice& slice) {
-  if (!planner_.give({node(slice.agent), slice.amount})) refresh(slice.agent);
+void Allocations::unhold(Slice& slice) {
+  // Its devices may have gone or changed meanwhile: then what is free is counted anew, without this one.
+  const std::uint64_t run = std::exchange(slice.run, 0);
+  if (!slice.amount.devices.empty() || !planner_.give({node(slice.agent), slice.amount})) refresh(slice.agent);
+  slice.run = run;
 }
 
 void Allocations::offer(Offer offer) {

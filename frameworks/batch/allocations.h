@@ -91,7 +91,7 @@ class Allocations {
  private:
   void refresh(const AgentId& agent);
   void hold(const Slice& slice);
-  void unhold(const Slice& slice);
+  void unhold(Slice& slice);
   [[nodiscard]] static bool is_idle(const Slice& s) { return s.run == 0 && !s.releasing && !s.foreign; }
   void index(Slice& slice, bool on);
   void index_follow(Slice& slice);

@@ -37,6 +37,7 @@ constexpr std::size_t kWatchesTotalMax = 200'000;  // of all clients
 constexpr Duration kProbeEvery = seconds(60);      // is a client that waits still there?
 constexpr std::size_t kFlushRecordsMax = 5000;     // end records in one step
 constexpr std::size_t kAheadMax = 16;              // jobs that follow in one slice
+constexpr std::size_t kTroublesMax = 10'000;       // jobs whose last failed start is remembered, for `bourse why`
 constexpr std::size_t kPacesMax = 10'000;          // kinds of jobs whose run time is remembered
 
 // One run of a job or array task, from the decision to start it until its end is on record.
@@ -285,7 +286,8 @@ class Batch final : public Actor {
   bool probe_armed_ = false, idle_armed_ = false, recovery_armed_ = false, full_ = false;
   std::string cluster_, down_reason_ = "not connected yet";
   std::vector<DemandLine> demanded_;
-  std::map<SliceKind, Duration> paces_;  // how long such jobs ran lately
+  std::map<JobId, std::string> troubles_;  // why they were queued again the last time
+  std::map<SliceKind, Duration> paces_;    // how long such jobs ran lately
   bool ahead_armed_ = false;
   std::map<OfferId, Accept::Item> taking_;  // while a pass decides
   std::set<OfferId> used_up_;

@@ -183,6 +183,8 @@ void Batch::requeue(Run& run, bool ran, const std::string& why) {
   alloc_.planner().finish(number);
   free_slices(run);
   runs_.erase(number);
+  if (troubles_.size() < kTroublesMax || troubles_.contains(job.id)) troubles_[job.id] = why;
+  demand_soon(true);                                   // the master has taken it off with what was accepted for it
   if (!job.array) job.state = JobState::kConfiguring;  // until its new attempt is on record
   bump(job, rank, ran);
 }

@@ -148,6 +148,7 @@ void Batch::erase_job(JobId id) {
   Job* job = jobs_.find(id);
   if (job == nullptr) return;
   queue_.remove(*job);
+  troubles_.erase(id);
   if (job->depend)
     for (JobId target : job->depend->waits)
       for (auto [it, end] = waiters_.equal_range(target); it != end;) it = it->second == id ? waiters_.erase(it) : std::next(it);

@@ -363,7 +363,9 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
       say("held by an operator");
       break;
     case Reason::kBeginTime:
-      say("it asked not to begin before a given time");
+      say(job->spec->begin > now_.wall ? "it asked not to begin before a given time"
+                                       : "several starts of it failed; it is tried again in " +
+                                             std::to_string((job->not_before - now_.mono) / seconds(1) + 1) + " seconds");
       break;
     case Reason::kDependency:
     case Reason::kDependencyNeverSatisfied:
@@ -385,6 +387,8 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
     default:
       if (!text.empty()) say(text);
   }
+  if (const auto trouble = troubles_.find(job->id); trouble != troubles_.end())
+    say((job->array ? "one of its tasks was queued again: " : "it was queued again: ") + trouble->second);
   if (!connected_ && reason != Reason::kNoAgents) say("not connected to a master: " + down_reason_);
   if (job->queued == 0 || !connected_ || whys_.size() >= kWhysMax) return answer(asker, std::move(reply));
   // When does the first in the queue start, by what runs now?

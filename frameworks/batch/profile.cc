@@ -3,6 +3,18 @@
 #include <algorithm>
 
 namespace bourse::batch {
+namespace {
+
+// What a run gives back. Where a device of it is another one by now, that one is not its to give.
+void give_back(Amount& free, const Amount& amount, NodeSet::Node node) {
+  if (free.add(amount)) return;
+  Resources rest = amount.resources();
+  rest.devices.clear();
+  const bool given = static_cast<bool>(free.add(Amount(std::move(rest))));
+  BOURSE_ASSERT(given, std::to_string(node));
+}
+
+}  // namespace
 
 void Profile::reset(Duration now, const std::vector<PlannedNode>& nodes) {
   slices_.clear();
@@ -32,8 +44,7 @@ void Profile::release_at(Duration time, const std::vector<Holding>& holdings) {
     for (const Holding& holding : holdings) {
       ++operations_;
       Amount& free = slices_[i].free[holding.node];
-      const bool given = static_cast<bool>(free.add(holding.amount));
-      BOURSE_ASSERT(given, std::to_string(holding.node));
+      give_back(free, holding.amount, holding.node);
       if (free.cpus().value > 0) slices_[i].open.insert(holding.node);
     }
   }
@@ -104,8 +115,7 @@ void Profile::give(Duration from, Duration to, const std::vector<Holding>& holdi
     for (const Holding& holding : holdings) {
       ++operations_;
       Amount& free = slices_[i].free[holding.node];
-      const bool given = static_cast<bool>(free.add(holding.amount));
-      BOURSE_ASSERT(given, std::to_string(holding.node));
+      give_back(free, holding.amount, holding.node);
       if (free.cpus().value > 0) slices_[i].open.insert(holding.node);
     }
   }

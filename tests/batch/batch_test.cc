@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <numeric>
 
 #include "tests/batch/house.h"
 
@@ -439,6 +440,27 @@ TEST_F(BatchActor, RequeuesWhatALostNodeTookOnlyWhereAllowed) {
   EXPECT_EQ(state_code(house.state("2")), "NF");
   const auto& env = house.spec_of("1.0.2").env;
   EXPECT_NE(std::find(env.begin(), env.end(), "SLURM_RESTART_COUNT=1"), env.end());
+}
+
+TEST_F(BatchActor, AsksAgainForASliceThatItsAgentCouldNotMakeAndSaysSo) {
+  house.add_agent("h1", 2);
+  house.start();
+  house.carves_fail = 1;
+  house.submit(House::job());
+  house.pass(seconds(1));  // the master has taken off what was accepted: there is demand only if it is said again
+  EXPECT_EQ(house.running(), std::vector<std::string>{"1.0.2"});
+  house.end_all();
+  house.pass(seconds(10));  // its slice goes back
+  house.carves_fail = 8;
+  house.submit(House::job());
+  house.pass(seconds(1));
+  const auto why = house.reply<WhyReply>(house.ask(WhyRequest{{JobId(2), {}}}));
+  ASSERT_TRUE(why);
+  const std::string said = std::accumulate(why->lines.begin(), why->lines.end(), std::string());
+  EXPECT_NE(said.find("it was queued again: the agent could not make the slice: no hands"), std::string::npos) << said;
+  EXPECT_NE(said.find("several starts of it failed; it is tried again in"), std::string::npos) << said;
+  house.pass(seconds(60));
+  EXPECT_EQ(house.running(), std::vector<std::string>{"2.0.9"});
 }
 
 TEST_F(BatchActor, HoldsAJobThatNoAgentEverStarts) {

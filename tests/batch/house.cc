@@ -167,6 +167,7 @@ void House::command(const SessionCommand& c) {
     bool ok = true;
     for (const auto& item : accept->accept.items) ok = ok && offers_.contains(item.offer);
     std::vector<SliceReady> ready;
+    std::vector<SliceLost> lost;
     for (const auto& item : accept->accept.items) {
       auto it = offers_.find(item.offer);
       if (it == offers_.end() || (accept->accept.gang.value != 0 && !ok)) {
@@ -185,6 +186,13 @@ void House::command(const SessionCommand& c) {
         ASSERT_TRUE(slices.emplace(id, Slot{offer.agent, *amount, accept->accept.gang}).second) << "slice number used twice";
         for (DemandLine& line : demand)
           if (line.id == slice.line && line.count > 0) --line.count;
+        if (carves_fail > 0) {
+          --carves_fail;
+          EXPECT_TRUE(a.free.add(*amount));
+          slices.erase(id);
+          lost.push_back({offer.agent, id, SliceEnd::kCarveFailed, "no hands"});
+          continue;
+        }
         SliceSpec spec;
         spec.id = id, spec.resources = *amount, spec.gang = accept->accept.gang;
         ready.push_back({offer.agent, spec});
@@ -192,6 +200,7 @@ void House::command(const SessionCommand& c) {
       post(SessionEvent(AcceptAnswered{Sequence(1), item.offer, Code::kOk, {}}));
     }
     for (SliceReady& r : ready) post(SessionEvent(std::move(r)));
+    for (SliceLost& l : lost) post(SessionEvent(std::move(l)));
     if (accept->accept.gang.value != 0 && ok) post(SessionEvent(GangReady{accept->accept.gang}));
   } else if (const auto* decline = std::get_if<DeclineOffers>(&c)) {
     for (const auto& item : decline->items) {

@@ -87,6 +87,7 @@ class House {
   std::vector<DemandLine> demand;
   std::string refusal;
   std::uint64_t accepts = 0, steps = 0;
+  int carves_fail = 0;         // so many slices that are asked for next cannot be made
   bool hold_statuses = false;  // agents keep still
   bool auto_offers = true;
   std::optional<Explained> explain_answer;
