@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "agent/launcher/init.h"
@@ -355,7 +356,14 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   }
   std::vector<char*> argv, envp;
   for (const auto& word : spec.argv) argv.push_back(const_cast<char*>(word.c_str()));
-  for (const auto& variable : spec.env) envp.push_back(const_cast<char*>(variable.c_str()));
+  const bool init = what.confine.pid && !what.stays_root;
+  std::vector<std::string> guarded;  // see kVariable
+  if ((init || what.stays_root) && !hooks::mutant("launcher.bare_environment")) {
+    for (const auto& variable : spec.env) guarded.push_back(std::string(kVariable) + variable);
+    for (const std::string name : {"BOURSE_CRASH_AT", "BOURSE_MUTANT"})  // ours reach it
+      if (const char* value = std::getenv(name.c_str())) guarded.push_back(name + "=" + value);
+  }
+  for (const auto& variable : guarded.empty() ? spec.env : guarded) envp.push_back(const_cast<char*>(variable.c_str()));
   if (!what.marker.empty()) envp.push_back(const_cast<char*>(what.marker.c_str()));
   argv.push_back(nullptr);
   envp.push_back(nullptr);
@@ -375,7 +383,6 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
     }
     filter = *made;
   }
-  const bool init = confine.pid && !what.stays_root;
   const bool drops = what.privileged && !confine.all_capabilities && (spec.uid == 0 || confine.new_privileges) && !what.stays_root;
   std::vector<std::string> init_words;
   if (init) {

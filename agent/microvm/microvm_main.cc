@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/launcher/init.h"
 #include "agent/microvm/supervisor.h"
 #include "common/core/hooks.h"
 
@@ -115,5 +116,6 @@ int main(int argc, char** argv) {
   if (arguments.kernel.empty() && !arguments.initrd.empty()) return usage("--initrd goes with --kernel");
   if (!arguments.kernel.empty() && arguments.initrd.empty() && arguments.disk.empty())
     return usage("a kernel needs --initrd or --disk to find its first program in");
-  return bourse::microvm::run(arguments, environ);
+  // Ours stays as it is: libvirt reads it, too.
+  return bourse::microvm::run(arguments, bourse::launcher::task_environment(environ).data());
 }

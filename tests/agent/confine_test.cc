@@ -106,6 +106,25 @@ TEST_F(LauncherConfine, AnInitPassesASignalOnOnceAndDiesWithItsTask) {
   EXPECT_EQ(end_of(left).wait_status, 6 << 8);
 }
 
+// The loader of a program that starts as root must not do what the user's variables say: here it would write a file as root.
+TEST_F(LauncherConfine, AUsersVariablesMeanNothingToAnInitThatIsRootYet) {
+  Confine confine;
+  confine.pid = true;
+  TaskSpec spec = shell("echo $LD_DEBUG $MINE");
+  spec.env.insert(spec.env.end(), {"LD_DEBUG=files", "LD_DEBUG_OUTPUT=" + work_ + "/loader", "MINE=x"});
+  EXPECT_EQ(run(spec, confine), 0);
+  EXPECT_EQ(out(), "files x\n");
+  int found = 0;
+  for (const auto& entry : fs::directory_iterator(work_)) {
+    if (!has(entry.path().filename(), "loader")) continue;
+    struct stat st {};
+    ASSERT_EQ(stat(entry.path().c_str(), &st), 0);
+    EXPECT_EQ(st.st_uid, spec.uid) << entry.path();
+    ++found;
+  }
+  EXPECT_GT(found, 0) << "the loader of the task's own program wrote nothing";
+}
+
 TEST_F(LauncherConfine, IpcAndNetworkAreItsOwnWhereAsked) {
   Confine confine;
   confine.ipc = confine.net = true;

@@ -92,9 +92,10 @@ void filter_calls(int file) {
       fail("capabilities");
   }
   become_user(arguments);
+  const std::vector<char*> environment = bourse::launcher::task_environment(environ);
   int worst = ENOENT;
   for (int i = 0; i < arguments.program_count; ++i) {
-    execve(arguments.programs[i], arguments.argv, environ);
+    execve(arguments.programs[i], arguments.argv, environment.data());
     if (errno == ENOENT || errno == ENOTDIR) continue;
     worst = errno;
     if (errno != EACCES) break;
