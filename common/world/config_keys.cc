@@ -92,7 +92,9 @@ const std::vector<ConfigKey>& config_keys() {
        INT64_MAX, "auto|on|off"},
 
       {"batch", "listen", kList, "",
-       "Endpoints on which the batch framework serves submit and queue; empty means batch.sock in the run directory."},
+       "Endpoints on which the batch framework serves submit and queue: unix://PATH for the tools of this host, tcp://HOST:PORT "
+       "for "
+       "programs elsewhere with an allowed key. Empty means batch.sock in the run directory, where the tools look for it."},
       {"batch", "state", kText, "", "Directory of the job queue and accounting database; empty means the usual place."},
       {"batch", "role", kText, "batch", "Role, that is the account, in whose name the batch framework asks for resources."},
       {"batch", "framework", kText, "batch", "Name under which the batch framework registers with the master."},

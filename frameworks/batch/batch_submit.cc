@@ -100,7 +100,8 @@ void Batch::handle(const Asker& asker, const Who& caller, SubmitRequest request)
             : std::hash<std::string>()(
                   std::to_string(caller.admin && item.spec.uid >= 0 ? item.spec.uid : std::max<std::int64_t>(caller.uid, 0)) + "/" +
                   item.key);
-    if (auto known = keys_.find(hash); hash != 0 && known != keys_.end() && !request.test_only) {
+    if (auto known = keys_.find(hash);
+        hash != 0 && known != keys_.end() && !request.test_only && !hooks::mutant("batch.key_forgotten")) {
       out.id = known->second;
       out.reason = "submitted before with the same key";
       if (const Job* job = jobs_.find(out.id); job != nullptr && !job->durable)

@@ -235,8 +235,9 @@ void Batch::handle(const Asker& asker, const Who& caller, const JobRequest& requ
   rows_of(*job, filter, true, false, kPageMax, reply.rows);
   if (reply.rows.empty())
     reply.code = Code::kNotFound, reply.reason = "there is no task " + to_text(request.job) + " that has not ended";
-  if (request.script && job->script != nullptr && may_touch(caller, *job))
-    for (JobInfo& row : reply.rows) row.script = job->script->bytes;
+  // Once: an array's tasks share it, and there may be thousands.
+  if (request.script && job->script != nullptr && may_touch(caller, *job) && !reply.rows.empty())
+    reply.rows.front().script = job->script->bytes;
   answer(asker, std::move(reply));
 }
 

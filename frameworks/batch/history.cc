@@ -218,11 +218,9 @@ JobReply History::answer(const JobRequest& request) {
   if (request.script) {
     Statement blob;
     if (auto ok = blob.prepare(impl_->db, "SELECT bytes FROM blob WHERE digest=?"); !ok) return fail(ok.error()), reply;
-    for (JobInfo& row : reply.rows) {
-      blob.bind_text(row.script_digest);
-      if (blob.step()) row.script = blob.bytes(0);
-      blob.reset();
-    }
+    blob.bind_text(reply.rows.front().script_digest);  // once: an array's tasks share it
+    if (blob.step()) reply.rows.front().script = blob.bytes(0);
+    blob.reset();
   }
   return reply;
 }

@@ -1,6 +1,4 @@
 // bourse-batch: the reactor, sockets for the tools, the session with the master, the store, and the batch actor between them.
-#include <grp.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,12 +15,12 @@
 #include "common/world/log.h"
 #include "common/world/program.h"
 #include "common/world/reactor.h"
-#include "common/world/transport.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/options.h"
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
+#include "frameworks/batch/tool_sockets.h"
 
 namespace bourse::batch {
 namespace {
@@ -31,29 +29,15 @@ constexpr const char* kStepProgram = "bourse-rsh";
 
 struct World {
   Reactor reactor;
-  Context context;
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::unique_ptr<Batch> batch;
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionBridge> session;
-  std::vector<std::unique_ptr<Listener>> listeners;
+  ToolSockets tools{reactor};
 };
 
-// A listener's peers have numbers of its own; the actor sees them apart by the listener's place.
-constexpr std::uint64_t kPeerBits = 56;
-PeerId outer(std::size_t listener, PeerId peer) { return PeerId((static_cast<std::uint64_t>(listener) << kPeerBits) | peer.value); }
-
-void reply(World& w, PeerId peer, std::string bytes) {
-  const auto listener = static_cast<std::size_t>(peer.value >> kPeerBits);
-  // Gone, or too slow to read: its watches and steps end with it, everything else it can ask again.
-  if (w.listeners[listener]->send(PeerId(peer.value & ((std::uint64_t{1} << kPeerBits) - 1)), std::move(bytes))) return;
-  log_event(LogLevel::kDebug, "reply_dropped", {{"peer", std::to_string(peer.value)}});
-  w.driver->post(PeerLost{peer});
-}
-
-void on_frame(World& w, std::size_t listener, const Frame& frame) {
-  const PeerId peer = outer(listener, frame.peer);
+void on_request(World& w, PeerId peer, const Frame& frame) {
   // What is about the past is answered by the history's own thread. A job that has just ended is in one of the two: the actor
   // forgets it only after its record is safe.
   auto request = decode_request(frame.bytes);
@@ -61,20 +45,20 @@ void on_frame(World& w, std::size_t listener, const Frame& frame) {
     const std::uint64_t tag = request->tag;
     if (auto* h = std::get_if<HistoryRequest>(&request->body)) {
       w.history->ask(std::move(*h), [&w, peer, tag](HistoryReply r) {
-        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
       });
       return;
     }
     if (auto* j = std::get_if<JobRequest>(&request->body); j != nullptr && !w.batch->knows(j->job)) {
       if (frame.uid != 0) j->script = false;
       w.history->ask(std::move(*j), [&w, peer, tag](JobReply r) {
-        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
       });
       return;
     }
     if (auto* y = std::get_if<WhyRequest>(&request->body); y != nullptr && !w.batch->knows(y->job)) {
       w.history->ask(std::move(*y), [&w, peer, tag](WhyReply r) {
-        reply(w, peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
+        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
       });
       return;
     }
@@ -123,7 +107,7 @@ Result<> run(Program& program) {
   w.batch = std::make_unique<Batch>(std::move(options));
 
   Driver::Hooks hooks;
-  hooks.reply = [&w](PeerId peer, std::string bytes) { reply(w, peer, std::move(bytes)); };
+  hooks.reply = [&w](PeerId peer, std::string bytes) { w.tools.send(peer, std::move(bytes)); };
   hooks.session = [&w](const SessionCommand& command) {
     if (w.session) w.session->command(command);
   };
@@ -141,31 +125,15 @@ Result<> run(Program& program) {
   w.session = BOURSE_TRY(SessionBridge::open(w.reactor, bridge, [&w](SessionEvent e) { w.driver->post(std::move(e)); }));
   w.driver->post(Started{incarnation, {}, std::move(records)});
 
-  // The local socket is open to every user of the host: the kernel says who asks. tcp is for those whose key is allowed.
   std::vector<std::string> endpoints = config.list("batch", "listen");
   if (endpoints.empty()) {
     BOURSE_TRY(make_directories(program.places().run, 0755));
-    endpoints.push_back("ipc://" + program.places().run + "/" + kBatchSocketName);
+    endpoints.push_back("unix://" + program.places().run + "/" + kBatchSocketName);
   }
-  KeyPair keys;
-  bool keyed = false;
-  const std::string key_directory = program.keys_directory(config);
-  for (const std::string& endpoint : endpoints) {
-    const bool tcp = endpoint.starts_with("tcp://");
-    if (tcp && !keyed && access((key_directory + "/framework=" + bridge.framework).c_str(), F_OK) == 0) {
-      keys = BOURSE_TRY(read_key_file(key_directory + "/framework=" + bridge.framework));
-      w.context.set_keyring(BOURSE_TRY(Keyring::read(key_directory)));
-      keyed = true;
-    }
-    auto listener =
-        std::make_unique<Listener>(w.context, w.reactor, SocketLimits{10'000, static_cast<std::int64_t>(kRequestBytesMax)});
-    BOURSE_TRY(listener->bind(endpoint, tcp && keyed ? &keys : nullptr));
-    if (endpoint.starts_with("ipc://")) ::chmod(endpoint.substr(6).c_str(), 0666);
-    const std::size_t place = w.listeners.size();
-    listener->on_frame([&w, place](const Frame& frame) { on_frame(w, place, frame); });
-    log_event(LogLevel::kInfo, "listening", {{"endpoint", listener->endpoint()}});
-    w.listeners.push_back(std::move(listener));
-  }
+  w.tools.on_request([&w](PeerId peer, const Frame& frame) { on_request(w, peer, frame); });
+  w.tools.on_gone([&w](PeerId peer) { w.driver->post(PeerLost{peer}); });
+  for (const std::string& endpoint : endpoints)
+    BOURSE_TRY(w.tools.open(endpoint, program.keys_directory(config), bridge.framework));
 
   Program::end_on_signals(w.reactor);
   w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });

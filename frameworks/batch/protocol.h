@@ -1,8 +1,8 @@
 // What the tools (submit, bourse queue, cancel, ...) and bourse-batch say to each other, as values; batch.fbs as bytes.
 //
-// The tools use a Connection (common/world/transport.h) to ipc://RUN/batch.sock (peer credentials say who asks) or to a tcp
-// endpoint with CURVE (the key's identity does). Every request carries a tag that its answer repeats; requests may be
-// pipelined, answers to different requests may come in any order. A submission key makes Submit repeatable: the same key from the
+// The tools use a LocalClient (common/world/local_client.h) to RUN/batch.sock, where the kernel says who asks; a program elsewhere a
+// Connection (transport.h) to a tcp endpoint with CURVE, where the key's identity does. Every request carries a tag that its answer
+// repeats; requests may be pipelined, answers to different requests may come in any order. A submission key makes Submit repeatable: the same key from the
 // same user gives the same id. decode_* verify the whole buffer and every limit before the first field is read.
 #pragma once
 
@@ -23,7 +23,8 @@ constexpr std::uint32_t kBatchProtocol = 1;
 constexpr const char* kBatchSocketName = "batch.sock";  // in Places.run
 
 constexpr std::size_t kScriptBytesMax = 4 * 1024 * 1024;
-constexpr std::size_t kRequestBytesMax = 8 * 1024 * 1024;  // the listener's message limit as well
+constexpr std::size_t kRequestBytesMax = 8 * 1024 * 1024;  // the sockets' message limit as well
+constexpr std::size_t kReplyBytesMax = 64 * 1024 * 1024;   // a page of 10,000 full rows
 constexpr std::size_t kEnvBytesMax = 2 * 1024 * 1024;
 constexpr std::size_t kSubmitItemsMax = 1000;  // jobs in one request
 constexpr std::size_t kStepKeyBytesMax = 64;
@@ -63,7 +64,7 @@ struct QueueRequest {  // jobs that are not terminal
 };
 struct JobRequest {  // running, pending or ended: everything that is known
   JobSelector job;
-  bool script = false;
+  bool script = false;  // its text, in the first row of the answer
   bool operator==(const JobRequest&) const = default;
 };
 struct CancelRequest {

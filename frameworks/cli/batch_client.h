@@ -1,4 +1,7 @@
-// A tool's side of the batch framework: one blocking request at a time over the local socket (or tcp with the operator's key).
+// A tool's side of the batch framework: one blocking request at a time over its local socket.
+//
+// While the framework restarts, tools wait for it instead of failing: for up to kPatience, or what BOURSE_CONNECT_WAIT says, and with a
+// word on stderr once that takes more than a second. Only where nothing of a cluster is there at all they fail at once.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +14,27 @@
 
 namespace bourse::cli {
 
+constexpr Duration kPatience = seconds(30);
+constexpr int kLossesMax = 10;  // of the connection, while one request is under way
+
 class BatchClient {
  public:
-  // Finds the cluster by `dir` ("" : BOURSE_DIR, then the system's places). kNotFound, with what to do, when nothing listens.
+  // Finds the cluster by `dir` ("" : BOURSE_DIR, then the system's places). kIo, with what to do, when nothing listens.
   static Result<std::unique_ptr<BatchClient>> open(const std::string& dir);
   ~BatchClient();
   BatchClient(const BatchClient&) = delete;
   BatchClient& operator=(const BatchClient&) = delete;
 
-  // Sends and waits for the answer with the same tag. A RequestRefused comes back as the Error it stands for. kTimeout: no
-  // answer; the request may or may not have been carried out (submit repeats it under the same key).
+  // Sends and waits for the answer with the same tag. A RequestRefused comes back as the Error it stands for. When the connection is
+  // lost, it is made anew and the request sent again, where that does no harm: what only asks, and submits and steps that have a key.
+  // kTimeout, and kIo for what may do harm: the request may or may not have been carried out.
   Result<batch::ReplyBody> call(batch::RequestBody body, Duration timeout = seconds(30));
-  // The next answer of any tag; for watches.
+  // For watches and pipelines: without waiting, its tag; and the next answer of any tag. kGone: the connection is lost and with it what
+  // was asked; reconnect().
+  std::uint64_t send(batch::RequestBody body);
   Result<batch::ToolReply> next(Duration timeout);
-  std::uint64_t send(batch::RequestBody body);  // without waiting: its tag
-  Result<> reconnect();                         // after a kTimeout
+  Result<> reconnect();
+  void set_patience(Duration patience);
 
  private:
   BatchClient();

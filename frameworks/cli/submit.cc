@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -24,6 +25,9 @@ constexpr int kExitRefused = 1;       // the job was refused
 constexpr int kExitUsage = 2;         // an option, directive or script is wrong
 constexpr int kExitUnreachable = 3;   // no answer
 constexpr int kExitUsageSlurm = 255;  // what Slurm's sbatch says for an option
+
+constexpr int kTimeoutsMax = 3;                       // of the answer to a submit; then it is asked for again under the same key
+constexpr Duration kWaitPatience = seconds(10 * 60);  // --wait: until the framework is back; a host may have to start for that
 
 constexpr std::array kLimits = {RLIMIT_CORE,  RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_MEMLOCK, RLIMIT_NOFILE,
                                 RLIMIT_NPROC, RLIMIT_RSS,  RLIMIT_STACK, RLIMIT_AS};
@@ -59,35 +63,52 @@ std::string submission_key() {
   return fmt::format("{}.{}.{}", host.data(), getpid(), real_time().wall.count());
 }
 
+bool is_loss(Code code) { return code == Code::kTimeout || code == Code::kIo; }
+
 int say(const std::string& program, const Error& error, int status) {
   fmt::print(stderr, "{}: {}\n", program, error.text());
   return status;
 }
 
 // Exit status of the job as a shell would show it: its code, or 128 + signal.
+int status_of(const std::string& program, const batch::JobInfo& job) {
+  if (job.state != batch::JobState::kCompleted)
+    fmt::print(stderr, "{}: job {} ended {}{}\n", program, batch::display_id(job), batch::state_name(job.state), ending_text(job));
+  if (job.exit_signal != 0) return 128 + job.exit_signal;
+  if (job.exit_code != 0) return job.exit_code;
+  return job.state == batch::JobState::kCompleted ? 0 : 1;
+}
+
+// Of a job that had ended before we began, or began again, to watch it: of an array its worst.
+int past_status(BatchClient& client, const std::string& program, batch::JobId id) {
+  auto past = call<batch::JobReply>(client, batch::JobRequest{batch::JobSelector{id, ""}, false});
+  if (!past) return say(program, past.error(), kExitUnreachable);
+  if (past->code != Code::kOk || past->rows.empty()) return say(program, Error(past->code, past->reason), kExitRefused);
+  const auto bad = [](const batch::JobInfo& row) { return row.state != batch::JobState::kCompleted; };
+  const auto worst = std::ranges::find_if(past->rows, bad);
+  return status_of(program, worst == past->rows.end() ? past->rows.front() : *worst);
+}
+
 int wait_for(BatchClient& client, const std::string& program, batch::JobId id) {
+  client.set_patience(kWaitPatience);
   client.send(batch::WatchRequest{{batch::JobSelector{id, ""}}});
-  int lost = 0;
   while (true) {
     auto reply = client.next(kNoLimit);
     if (!reply) {  // the framework restarts; the job does not care
-      if (++lost > 60) return say(program, reply.error(), kExitUnreachable);
-      sleep(1);  // lint-ok: a tool, not an actor
-      if (client.reconnect()) client.send(batch::WatchRequest{{batch::JobSelector{id, ""}}});
+      if (reply.error().code() == Code::kGone)
+        if (auto back = client.reconnect(); !back)
+          return say(program, std::move(back).error().add("the job goes on"), kExitUnreachable);
+      if (reply.error().code() != Code::kGone) return say(program, reply.error(), kExitUnreachable);
+      client.send(batch::WatchRequest{{batch::JobSelector{id, ""}}});
       continue;
     }
-    lost = 0;
+    if (const auto* refused = std::get_if<batch::RequestRefused>(&reply->body))
+      return say(program, Error(refused->code, refused->reason), kExitUnreachable);
     const auto* changed = std::get_if<batch::JobChanged>(&reply->body);
     if (changed == nullptr) continue;
+    if (changed->code == Code::kNotFound) return past_status(client, program, id);
     if (changed->code != Code::kOk) return say(program, Error(changed->code, changed->reason), kExitRefused);
-    if (!changed->last) continue;
-    const batch::JobInfo& job = changed->job;
-    if (job.state != batch::JobState::kCompleted)
-      fmt::print(stderr, "{}: job {} ended {}{}\n", program, batch::display_id(job), batch::state_name(job.state),
-                 ending_text(job));
-    if (job.exit_signal != 0) return 128 + job.exit_signal;
-    if (job.exit_code != 0) return job.exit_code;
-    return job.state == batch::JobState::kCompleted ? 0 : 1;
+    if (changed->last) return status_of(program, changed->job);
   }
 }
 
@@ -130,13 +151,13 @@ int submit_main(int argc, char** argv) {
   batch::SubmitRequest request;
   request.test_only = submission->test_only;
   request.items.push_back({submission_key(), submission->job});
+  // The same key each time: if it was accepted and only the answer was lost, the same job's id comes back.
   auto reply = call<batch::SubmitReply>(**client, request);
-  for (int again = 0; !reply && reply.error().code() == Code::kTimeout && again < 3; ++again) {
-    // The same key: if it was accepted and only the answer was lost, the same job's id comes back.
-    if (auto back = (*client)->reconnect(); !back) return say(program, back.error(), kExitUnreachable);
+  for (int again = 0; !reply && reply.error().code() == Code::kTimeout && again < kTimeoutsMax; ++again) {
+    fmt::print(stderr, "{}: {}; asking again\n", program, reply.error().text());
     reply = call<batch::SubmitReply>(**client, request);
   }
-  if (!reply) return say(program, reply.error(), reply.error().code() == Code::kTimeout ? kExitUnreachable : kExitRefused);
+  if (!reply) return say(program, reply.error(), is_loss(reply.error().code()) ? kExitUnreachable : kExitRefused);
   if (reply->items.size() != 1) return say(program, Error(Code::kCorrupt, "the answer names no job"), kExitUnreachable);
   const batch::SubmitReply::Item& item = reply->items[0];
   if (item.code != Code::kOk) return say(program, Error(item.code, item.reason), kExitRefused);
