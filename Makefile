@@ -84,13 +84,15 @@ launcher_dirs := agent/launcher agent/isolators
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
 cli_dirs      := frameworks/cli
-MODULES       := core wire world sim policy master agent microvm launcher api batch cli
+fmt_dirs      := common/fmt
+MODULES       := core wire world sim policy master agent microvm launcher api batch cli fmt
 srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
 objs = $(patsubst %.cc,$(B)/%.o,$(filter-out %main.cc,$(call srcs,$(1))))
 libs = $(foreach m,$(1),$(B)/lib/$(m).a)
 
 ZMQ := -lzmq
 BASE_LIBS := -lfmt -ldl -pthread
+RPATH     := -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../lib'
 
 # program:main:where:modules:libraries
 PROGS := \
@@ -102,7 +104,7 @@ PROGS := \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
-  submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto
+  submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core,fmt:
 field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
 
@@ -150,10 +152,15 @@ define program  # program:main:where:modules:libraries
 $(B)/bin/$(call field,$(1),1): $(B)/$(call field,$(1),2).o $(call libs,$(call list,$(call field,$(1),4))) $(filter $(B)/%,$(call list,$(call field,$(1),5)))
 	@mkdir -p $$(@D)
 	$$(call say,LINK,$$@)
-	$$(Q)$(CXX) $(all_ld) $(LDFLAGS) -Wl,-rpath,'$$$$ORIGIN/..:$$$$ORIGIN/../lib' $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
-	  $(call list,$(call field,$(1),5)) $(BASE_LIBS) -o $$@
+	$$(Q)$(CXX) $(all_ld) $(LDFLAGS) $$(RPATH) $$(filter %.o,$$^) -Wl,--start-group $$(filter %.a,$$^) -Wl,--end-group \
+	  $(call list,$(call field,$(1),5)) $$(BASE_LIBS) -o $$@
 endef
 $(foreach p,$(PROGS),$(eval $(call program,$(p))))
+# submit is started once for each job: every shared library would be opened, mapped and bound each time. Only libc is left.
+ifeq ($(SAN),)
+$(B)/bin/submit: BASE_LIBS := -static-libstdc++ -static-libgcc
+$(B)/bin/submit: RPATH :=
+endif
 
 # `bourse rsh` as one word, for programs that want the path of something like ssh.
 $(B)/bin/bourse-rsh: $(B)/bin/bourse
@@ -246,7 +253,7 @@ check-mutants: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE)
 soak: all $(TEST_BINS) $(TOOL_BINS) $(ICDS)
 	$(Q)B=$(B) SAN=$(SAN) SOAK=1 T='$(T)' sh tests/run.sh $(TEST_BINS)
 BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/bench/*_bench.cc))
-$(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(MODULES)) $(B)/libbourse.so
+$(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp $(BASE_LIBS) -o $@
