@@ -9,5 +9,5 @@ if [ ! -x "$peer" ]; then
 fi
 for profile in ${SLURM_PROFILES:-tuned epilog}; do
   echo "--- Slurm, profile $profile"
-  PROFILE=$profile REPS=1 SLURM_PEER_DIR=/tmp/bourse-bench-slurm BENCH_OUT=/tmp/bourse-bench-slurm.jsonl "$peer" bench ${SLURM_GROUPS:-throughput latency} 2>&1 | tail -25
+  PROFILE=$profile REPS=1 SLURM_PEER_DIR=/tmp/bourse-bench-slurm BENCH_OUT=/tmp/bourse-bench-slurm.jsonl "$peer" bench ${SLURM_GROUPS:-submit throughput latency} 2>&1 | tail -25
 done
