@@ -18,6 +18,7 @@
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/options.h"
+#include "frameworks/batch/peek.h"
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
 #include "frameworks/batch/tool_sockets.h"
@@ -38,32 +39,23 @@ struct World {
 };
 
 void on_request(World& w, PeerId peer, const Frame& frame) {
+  std::string bytes(frame.bytes);
   // What is about the past is answered by the history's own thread. A job that has just ended is in one of the two: the actor
   // forgets it only after its record is safe.
-  auto request = decode_request(frame.bytes);
-  if (request) {
-    const std::uint64_t tag = request->tag;
-    if (auto* h = std::get_if<HistoryRequest>(&request->body)) {
-      w.history->ask(std::move(*h), [&w, peer, tag](HistoryReply r) {
-        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
-      });
-      return;
+  const auto answer = [&w, peer](std::uint64_t tag) {
+    return [&w, peer, tag](auto reply) { w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(reply)})); };
+  };
+  if (may_ask_the_past(bytes))
+    if (auto request = decode_request(bytes)) {
+      if (auto* h = std::get_if<HistoryRequest>(&request->body)) return w.history->ask(std::move(*h), answer(request->tag));
+      if (auto* j = std::get_if<JobRequest>(&request->body); j != nullptr && !w.batch->knows(j->job)) {
+        if (frame.uid != 0) j->script = false;
+        return w.history->ask(std::move(*j), answer(request->tag));
+      }
+      if (auto* y = std::get_if<WhyRequest>(&request->body); y != nullptr && !w.batch->knows(y->job))
+        return w.history->ask(std::move(*y), answer(request->tag));
     }
-    if (auto* j = std::get_if<JobRequest>(&request->body); j != nullptr && !w.batch->knows(j->job)) {
-      if (frame.uid != 0) j->script = false;
-      w.history->ask(std::move(*j), [&w, peer, tag](JobReply r) {
-        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
-      });
-      return;
-    }
-    if (auto* y = std::get_if<WhyRequest>(&request->body); y != nullptr && !w.batch->knows(y->job)) {
-      w.history->ask(std::move(*y), [&w, peer, tag](WhyReply r) {
-        w.tools.send(peer, encode(ToolReply{kBatchProtocol, tag, std::move(r)}));
-      });
-      return;
-    }
-  }
-  w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::string(frame.bytes)});
+  w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::move(bytes)});
 }
 
 // mpirun runs inside a job, whose PATH may lack us: the path of the program beside this one, else where programs for users are.
