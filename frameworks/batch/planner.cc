@@ -201,14 +201,4 @@ void Planner::note_refused(const Need& need, bool beside) {
   if (refused_.size() < kRefusedMax) refused_.push_back(note);
 }
 
-std::vector<Planner::Start> Planner::pass(Duration now, std::span<Candidate> queue, const PassOptions& options) {
-  std::vector<Start> out;
-  refused_.clear();
-  if (options.backfill == Backfill::kConservative)
-    pass_conservative(now, queue, options, out);
-  else
-    pass_easy(now, queue, options, out);
-  return out;
-}
-
 }  // namespace bourse::batch

@@ -81,12 +81,18 @@ class Planner {
     std::vector<Holding> holdings;
     bool backfilled = false;
   };
+  class Source {  // a queue that is asked job by job, the best first, each once in a pass
+   public:
+    virtual ~Source() = default;
+    virtual Candidate* next() = 0;          // null: that was all
+    virtual void started(Start start) = 0;  // at once, since it may change what comes next
+  };
   struct PassOptions {
     Backfill backfill = Backfill::kEasy;
     std::size_t depth = SIZE_MAX;  // jobs looked at past the first that waits; conservative: that have a reservation
-    // Indexes into the queue: another order in which those past the first that waits are tried. Empty: the queue's. Not for
-    // conservative, whose order is that of the promises.
-    std::span<const std::uint32_t> backfill_order;
+    // Another order in which those past the first that waits are tried; it hears of no starts. Null: the queue's. Not for conservative,
+    // whose order is that of the promises.
+    Source* behind = nullptr;
   };
 
   Node add_node(Resources total, Labels labels, Resources free);
@@ -125,6 +131,7 @@ class Planner {
 
   // One whole pass over a queue: starts what may start (taking from `free`, with start()) and says of each other why not.
   std::vector<Start> pass(Duration now, std::span<Candidate> queue, const PassOptions& options);
+  void pass(Duration now, Source& queue, const PassOptions& options);
 
   // --- conservative, in steps, for who places by himself. pass() does the same.
   // Brings the reservations to `now`: true when each is to be made again, in order of the queue.
@@ -165,8 +172,9 @@ class Planner {
   void reopen(Node node);
   [[nodiscard]] bool known_refused(const Need& need, bool beside) const;
   void note_refused(const Need& need, bool beside);
-  void pass_easy(Duration now, std::span<Candidate> queue, const PassOptions& options, std::vector<Start>& out);
-  void pass_conservative(Duration now, std::span<Candidate> queue, const PassOptions& options, std::vector<Start>& out);
+  template <class Queue>
+  void pass_easy(Duration now, Queue& queue, const PassOptions& options);
+  void pass_conservative(Duration now, Source& queue, const PassOptions& options);
   void rebuild_profile(Duration now);
   void unpromise(std::unordered_map<std::uint64_t, Promise>::iterator it);
   [[nodiscard]] bool overrun(Duration now) const;

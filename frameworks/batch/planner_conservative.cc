@@ -101,11 +101,13 @@ Duration Planner::next_promise() const {
   return first;
 }
 
-void Planner::pass_conservative(Duration now, std::span<Candidate> queue, const PassOptions& options, std::vector<Start>& out) {
+void Planner::pass_conservative(Duration now, Source& queue, const PassOptions& options) {
   const bool again = promises_begin(now);
   bool waiting = false;
-  for (std::size_t i = 0; i < queue.size() && i < options.depth; ++i) {
-    Candidate& job = queue[i];
+  for (std::size_t looked = 0; looked < options.depth; ++looked) {
+    Candidate* const next = queue.next();
+    if (next == nullptr) break;
+    Candidate& job = *next;
     ++operations_;
     const Duration at = promise(now, job, again);
     if (at > now) {
@@ -131,7 +133,7 @@ void Planner::pass_conservative(Duration now, std::span<Candidate> queue, const 
     }
     begin_run(job.job, end, holdings);
     job.started = true;
-    out.push_back({job.job, std::move(holdings), waiting});
+    queue.started({job.job, std::move(holdings), waiting});
   }
   promises_end();
 }

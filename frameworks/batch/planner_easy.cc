@@ -159,7 +159,8 @@ bool Planner::spares(const Reservation& reservation, const Need& head, const Hol
   return rest.subtract(holding.amount) && fits(head.shape, rest, facts.total, facts.labels);
 }
 
-void Planner::pass_easy(Duration now, std::span<Candidate> queue, const PassOptions& options, std::vector<Start>& out) {
+template <class Queue>
+void Planner::pass_easy(Duration now, Queue& queue, const PassOptions& options) {
   const auto begin = [&](Candidate& job, std::vector<Holding> holdings, bool backfilled) {
     for (const Holding& holding : holdings) {
       const bool taken = static_cast<bool>(nodes_[holding.node].free.subtract(holding.amount));
@@ -169,49 +170,83 @@ void Planner::pass_easy(Duration now, std::span<Candidate> queue, const PassOpti
     profile_valid_ = false;
     job.started = true;
     begin_run(job.job, end_of(now, job.limit), holdings);
-    out.push_back({job.job, std::move(holdings), backfilled});
+    queue.started(Start{job.job, std::move(holdings), backfilled});
   };
-  std::size_t first = 0;
-  for (; first < queue.size(); ++first) {
-    auto holdings = place(*queue[first].need);
+  Candidate* first = nullptr;
+  while ((first = queue.next()) != nullptr) {
+    auto holdings = place(*first->need);
     if (holdings.empty()) break;
-    begin(queue[first], std::move(holdings), false);
+    begin(*first, std::move(holdings), false);
   }
-  if (first == queue.size()) return;
-  const Candidate& head = queue[first];
-  queue[first].verdict = Verdict::kNoRoom;
-  if (options.backfill == Backfill::kNone || open_.empty() || first + 1 == queue.size()) return;
-  Reservation reservation = reserve(*head.need, now, options.backfill);
-  note_refused(*head.need, false);
-  const auto consider = [&](Candidate& job) {
+  if (first == nullptr) return;
+  const Need& head = *first->need;
+  first->verdict = Verdict::kNoRoom;
+  if (options.backfill == Backfill::kNone || open_.empty() || options.depth == 0) return;
+  const auto next = [&]() -> Candidate* {
+    Candidate* job = options.behind != nullptr ? options.behind->next() : queue.next();
+    return job == first ? options.behind->next() : job;
+  };
+  Candidate* job = next();
+  if (job == nullptr) return;
+  Reservation reservation = reserve(head, now, options.backfill);
+  note_refused(head, false);
+  const auto consider = [&] {
     ++operations_;
-    const Duration end = end_of(now, job.limit);
+    const Duration end = end_of(now, job->limit);
     const bool beside = end > reservation.at && !reservation.counted && !hooks::mutant("batch.backfill_ignores_reservation");
-    if (known_refused(*job.need, beside)) {
-      if (!beside || known_refused(*job.need, false)) job.verdict = Verdict::kNoRoom;
+    if (known_refused(*job->need, beside)) {
+      if (!beside || known_refused(*job->need, false)) job->verdict = Verdict::kNoRoom;
       return;
     }
-    auto holdings = place(*job.need, beside ? &reservation : nullptr, head.need);
+    auto holdings = place(*job->need, beside ? &reservation : nullptr, &head);
     if (holdings.empty()) {
-      note_refused(*job.need, beside);
-      job.verdict = beside ? Verdict::kReserved : Verdict::kNoRoom;
-    } else if (!allow(reservation, *head.need, holdings, end)) {
-      job.verdict = Verdict::kReserved;
+      note_refused(*job->need, beside);
+      job->verdict = beside ? Verdict::kReserved : Verdict::kNoRoom;
+    } else if (!allow(reservation, head, holdings, end)) {
+      job->verdict = Verdict::kReserved;
     } else {
-      begin(job, std::move(holdings), true);
+      begin(*job, std::move(holdings), true);
     }
   };
-  std::size_t looked = 0;
-  if (options.backfill_order.empty()) {
-    for (std::size_t i = first + 1; i < queue.size() && !open_.empty() && looked < options.depth; ++i, ++looked) consider(queue[i]);
-    return;
+  for (std::size_t looked = 0; job != nullptr; job = next()) {
+    consider();
+    if (open_.empty() || ++looked == options.depth) return;
   }
-  for (const std::uint32_t i : options.backfill_order) {
-    if (open_.empty() || looked == options.depth) break;
-    if (i <= first) continue;
-    ++looked;
-    consider(queue[i]);
-  }
+}
+
+namespace {
+
+class Span final : public Planner::Source {
+ public:
+  Span(std::span<Planner::Candidate> jobs, std::vector<Planner::Start>& out) : jobs_(jobs), out_(out) {}
+  Planner::Candidate* next() override { return at_ < jobs_.size() ? &jobs_[at_++] : nullptr; }
+  void started(Planner::Start start) override { out_.push_back(std::move(start)); }
+
+ private:
+  std::span<Planner::Candidate> jobs_;
+  std::vector<Planner::Start>& out_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<Planner::Start> Planner::pass(Duration now, std::span<Candidate> queue, const PassOptions& options) {
+  std::vector<Start> out;
+  Span span(queue, out);
+  refused_.clear();
+  if (options.backfill == Backfill::kConservative)
+    pass_conservative(now, span, options);
+  else
+    pass_easy(now, span, options);
+  return out;
+}
+
+void Planner::pass(Duration now, Source& queue, const PassOptions& options) {
+  refused_.clear();
+  if (options.backfill == Backfill::kConservative)
+    pass_conservative(now, queue, options);
+  else
+    pass_easy(now, queue, options);
 }
 
 }  // namespace bourse::batch

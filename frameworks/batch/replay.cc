@@ -34,18 +34,17 @@ class Engine {
 
   Result<sim::Report> run() {
     std::size_t next = 0;
-    while (next < jobs_.size() || !ends_.empty() || !queue_.empty()) {
+    while (next < jobs_.size() || !ends_.empty() || any_waits()) {
       Duration now = kNoLimit;
       if (next < jobs_.size()) now = jobs_[next].submit;
       if (!ends_.empty()) now = std::min(now, ends_.top().first);
-      if (options_.backfill == Backfill::kConservative && !queue_.empty())
-        now = std::min(now, std::max(planner_.next_promise(), now_));
-      BOURSE_ASSERT(now != kNoLimit, std::to_string(queue_.size()));
+      if (options_.backfill == Backfill::kConservative && any_waits()) now = std::min(now, std::max(planner_.next_promise(), now_));
+      BOURSE_ASSERT(now != kNoLimit, std::to_string(now_.count()));
       now_ = now;
       ++events_;
       for (; !ends_.empty() && ends_.top().first == now; ends_.pop()) end(ends_.top().second);
       for (; next < jobs_.size() && jobs_[next].submit == now; ++next) BOURSE_TRY(arrive(next));
-      if (!queue_.empty()) pass();
+      if (any_waits()) pass();
     }
     sim::Report report = sim::summarise(jobs_, processors_of(options_.nodes));
     report.refused = refused_;
@@ -107,8 +106,7 @@ class Engine {
     const Need* const wanted = BOURSE_TRY(need(job));
     if (wanted == nullptr) return {};
     if (options_.once) {
-      if (options_.order != nullptr)
-        options_.order->arrived({index, wanted, seen(job.submit), job.limit, job.processors, job.user});
+      if (options_.order != nullptr) options_.order->arrived({index, wanted, seen(job.submit), job.limit, job.user});
       const auto* const holdings = planner_.start_now(index, *wanted, kNoLimit);
       if (holdings == nullptr) {
         if (options_.order != nullptr) options_.order->dropped(index);
@@ -122,10 +120,13 @@ class Engine {
     }
     Planner::Candidate candidate{index, wanted, job.limit};
     if (options_.last2) candidate.limit = predicted(job);
-    const QueueOrder::Job facts{index, wanted, seen(job.submit), candidate.limit, job.processors, job.user};
+    const QueueOrder::Job facts{index, wanted, seen(job.submit), candidate.limit, job.user};
     if (options_.order != nullptr) options_.order->arrived(facts);
     if (options_.backfill_order != nullptr) options_.backfill_order->arrived(facts);
-    queue_.push_back(candidate);
+    if (ordered_)
+      waiting_.emplace_hint(waiting_.end(), index, Waiting{candidate, 0, 0});
+    else
+      queue_.push_back(candidate);
     return {};
   }
 
@@ -151,27 +152,73 @@ class Engine {
   void pass() {
     if (!planner_.anything_free() && options_.backfill != Backfill::kConservative) return;
     ++passes_;
-    if (options_.order != nullptr) options_.order->rank(seen(now_), queue_);
-    Planner::PassOptions how{options_.backfill, options_.depth, {}};
-    if (options_.backfill_order != nullptr) how.backfill_order = other_order();
+    Planner::PassOptions how{options_.backfill, options_.depth, nullptr};
+    if (ordered_) {
+      InOrder queue(*this, options_.order, &Waiting::seen), behind(*this, options_.backfill_order, &Waiting::seen_behind);
+      if (options_.backfill_order != nullptr) how.behind = &behind;
+      return planner_.pass(now_, queue, how);
+    }
     const auto starts = planner_.pass(now_, queue_, how);
     if (starts.empty()) return;
-    for (const Planner::Start& start : starts) {
-      sim::TraceJob& job = jobs_[start.job];
-      job.start = now_;
-      job.end = end_of(now_, std::min(job.run, job.limit));
-      ends_.emplace(job.end, start.job);
-      if (options_.order != nullptr) options_.order->started(start.job, seen(now_));
-      if (options_.backfill_order != nullptr) options_.backfill_order->started(start.job, seen(now_));
-      if (gpus_ > 0) gpu_taken(start.holdings, 1);
-      if (options_.on_start) options_.on_start(start.job, start.holdings);
-    }
+    for (const Planner::Start& start : starts) started(start);
     std::erase_if(queue_, [&](const Planner::Candidate& c) {
-      if (c.started) jobs_[c.job].reason = static_cast<std::uint8_t>(reason_of(c));
+      if (c.started) note_reason(c);
       return c.started;
     });
   }
 
+  void started(const Planner::Start& start) {
+    sim::TraceJob& job = jobs_[start.job];
+    job.start = now_;
+    job.end = end_of(now_, std::min(job.run, job.limit));
+    ends_.emplace(job.end, start.job);
+    if (options_.order != nullptr) options_.order->started(start.job, seen(now_));
+    if (options_.backfill_order != nullptr) options_.backfill_order->started(start.job, seen(now_));
+    if (gpus_ > 0) gpu_taken(start.holdings, 1);
+    if (options_.on_start) options_.on_start(start.job, start.holdings);
+  }
+
+  // The waiting jobs as an order gives them (null: as they came), each once in a pass.
+  struct Waiting {
+    Planner::Candidate candidate;
+    std::uint64_t seen = 0, seen_behind = 0;  // the last pass in which it was given
+  };
+  class InOrder final : public Planner::Source {
+   public:
+    InOrder(Engine& engine, QueueOrder* order, std::uint64_t Waiting::*seen) : engine_(engine), order_(order), seen_(seen) {}
+    Planner::Candidate* next() override {
+      auto& waiting = engine_.waiting_;
+      if (order_ == nullptr) {
+        const auto it = begun_ ? waiting.upper_bound(last_) : waiting.begin();
+        begun_ = true;
+        if (it == waiting.end()) return nullptr;
+        last_ = it->first;
+        return &it->second.candidate;
+      }
+      if (!std::exchange(begun_, true)) order_->begin(engine_.seen(engine_.now_));
+      while (const auto job = order_->next()) {
+        Waiting& found = waiting.at(*job);
+        if (std::exchange(found.*seen_, engine_.passes_) != engine_.passes_) return &found.candidate;
+      }
+      return nullptr;
+    }
+    void started(Planner::Start start) override {
+      engine_.started(start);
+      const auto it = engine_.waiting_.find(start.job);
+      engine_.note_reason(it->second.candidate);
+      engine_.waiting_.erase(it);
+    }
+
+   private:
+    Engine& engine_;
+    QueueOrder* order_;
+    std::uint64_t Waiting::*seen_;
+    bool begun_ = false;
+    std::uint64_t last_ = 0;
+  };
+
+  void note_reason(const Planner::Candidate& c) { jobs_[c.job].reason = static_cast<std::uint8_t>(reason_of(c)); }
+  [[nodiscard]] bool any_waits() const { return ordered_ ? !waiting_.empty() : !queue_.empty(); }
   [[nodiscard]] Duration seen(Duration time) const { return time + options_.origin; }
 
   [[nodiscard]] sim::Wait reason_of(const Planner::Candidate& c) const {
@@ -192,17 +239,6 @@ class Engine {
     }
   }
 
-  // The queue in the other order, as indexes into the one in force.
-  std::span<const std::uint32_t> other_order() {
-    sorted_ = queue_;
-    options_.backfill_order->rank(seen(now_), sorted_);
-    place_.clear();
-    for (std::uint32_t i = 0; i < queue_.size(); ++i) place_[queue_[i].job] = i;
-    indexes_.clear();
-    for (const Planner::Candidate& c : sorted_) indexes_.push_back(place_.at(c.job));
-    return indexes_;
-  }
-
   std::vector<sim::TraceJob>& jobs_;
   const ReplayOptions& options_;
   const Largest largest_;
@@ -210,9 +246,9 @@ class Engine {
   bool memory_ = false;  // the cluster's is known
   Duration now_{0};
   std::map<std::uint32_t, Kind> kinds_;
-  std::vector<Planner::Candidate> queue_, sorted_;
-  std::unordered_map<std::uint64_t, std::uint32_t> place_;
-  std::vector<std::uint32_t> indexes_;
+  const bool ordered_ = options_.order != nullptr || options_.backfill_order != nullptr;
+  std::vector<Planner::Candidate> queue_;     // not ordered_
+  std::map<std::uint64_t, Waiting> waiting_;  // ordered_; by job
   using End = std::pair<Duration, std::size_t>;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   std::unordered_map<std::int32_t, LastTwo> history_;

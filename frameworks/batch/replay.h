@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,22 +23,22 @@
 
 namespace bourse::batch {
 
-// Ranks waiting jobs, and may choose their nodes. Hears of each before it is asked. A Candidate's `job` is its index in the trace.
+// Ranks waiting jobs, and may choose their nodes. Hears of each before it is asked. A job is its index in the trace.
 class QueueOrder : public NodeChooser {
  public:
   struct Job {
     std::uint64_t job = 0;
     const Need* need = nullptr;
     Duration submit{0}, estimate{0};
-    std::uint32_t processors = 1;
     std::int32_t user = -1;
   };
   virtual void arrived(const Job& job) = 0;
   virtual void started(std::uint64_t job, Duration now) = 0;
   virtual void ended(std::uint64_t job, Duration now) = 0;
   virtual void dropped(std::uint64_t) {}  // it will not start
-  // Puts the queue in order, in place. What it gives stays until something arrives, starts or ends, or time goes on.
-  virtual void rank(Duration now, std::vector<Planner::Candidate>& queue) = 0;
+  // A walk over those that wait, the best first. What starts in the middle of it counts at once; a job may be given again.
+  virtual void begin(Duration now) = 0;
+  virtual std::optional<std::uint64_t> next() = 0;
 };
 
 struct ReplayOptions {

@@ -70,12 +70,16 @@ std::vector<std::uint32_t> indexes(const std::string& text) {
   return out;
 }
 
-void ByKey::rank(Duration now, std::vector<batch::Planner::Candidate>& queue) {
-  std::map<std::uint64_t, double> keys;
-  for (const auto& c : queue) keys[c.job] = key_(jobs_.at(c.job), now);
-  std::sort(queue.begin(), queue.end(), [&](const auto& a, const auto& b) {
-    return std::tuple(keys[a.job], jobs_.at(a.job).submit, a.job) < std::tuple(keys[b.job], jobs_.at(b.job).submit, b.job);
-  });
+void ByKey::begin(Duration now) {
+  std::vector<std::tuple<double, Duration, std::uint64_t>> keyed;
+  for (const auto& [id, job] : jobs_) keyed.emplace_back(key_(job, now), job.submit, id);
+  std::sort(keyed.begin(), keyed.end());
+  walk_.clear(), at_ = 0;
+  for (const auto& [key, submit, id] : keyed) walk_.push_back(id);
+}
+std::optional<std::uint64_t> ByKey::next() {
+  while (at_ < walk_.size() && !jobs_.contains(walk_[at_])) ++at_;
+  return at_ < walk_.size() ? std::optional(walk_[at_++]) : std::nullopt;
 }
 
 double shortest_first(const batch::QueueOrder::Job& job, Duration) { return static_cast<double>(job.estimate.count()); }

@@ -27,10 +27,13 @@ class ByKey final : public batch::QueueOrder {
   void arrived(const Job& job) override { jobs_[job.job] = job; }
   void started(std::uint64_t job, Duration) override { jobs_.erase(job); }
   void ended(std::uint64_t, Duration) override {}
-  void rank(Duration now, std::vector<batch::Planner::Candidate>& queue) override;
+  void begin(Duration now) override;
+  std::optional<std::uint64_t> next() override;
 
  private:
   Key key_;
+  std::vector<std::uint64_t> walk_;
+  std::size_t at_ = 0;
   std::map<std::uint64_t, Job> jobs_;
 };
 double shortest_first(const batch::QueueOrder::Job& job, Duration now);
