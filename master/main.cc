@@ -17,8 +17,7 @@
 #include "common/world/reactor.h"
 #include "common/world/transport.h"
 #include "master/master.h"
-#include "plugins/policy/loader.h"
-#include "plugins/policy/watch.h"
+#include "plugins/policy/configured.h"
 
 namespace bourse {
 namespace {
@@ -35,19 +34,8 @@ struct World {
   std::unique_ptr<Driver> driver;
   std::map<PeerId, Duration> complained;  // undecodable frames: when last logged
   std::uint64_t wire_errors = 0;
-  std::unique_ptr<policy::Loader> policies;
-  std::unique_ptr<policy::Watch> watch;
-  std::string policy;  // as it was last taken
+  std::unique_ptr<policy::Configured> policy;
 };
-
-// The policy that the configuration names, loaded and tried. An error changes nothing.
-Result<policy::Choice> policy_of(World& w, const Config& config) {
-  auto choice = w.policies->take(config.text("master", "policy"));
-  if (!choice) return std::move(choice).error().add(config.place("master", "policy") + "[master] policy");
-  if (auto allowed = w.watch->allowed(*choice); !allowed)
-    return std::move(allowed).error().add(config.place("master", "policy") + "[master] policy");
-  return choice;
-}
 
 MasterOptions options_of(const Config& config) {
   MasterOptions options;
@@ -96,7 +84,7 @@ void reload(World& w, Program& program) {
     log_event(LogLevel::kError, "reload_refused", {{"reason", config.error().text()}, {"then", "going on as before"}});
     return;
   }
-  const auto choice = policy_of(w, *config);
+  const auto choice = w.policy->read(*config);
   if (!choice) {
     log_event(LogLevel::kError, "reload_refused", {{"reason", choice.error().text()}, {"then", "going on as before"}});
     return;
@@ -112,11 +100,7 @@ void reload(World& w, Program& program) {
     w.context.set_keyring(*std::move(keyring));
   }
   program.take(*std::move(config));
-  // A plugin's file may be another one under the same name, so it is taken over even where the words are the same.
-  if (const std::string spec = choice->spec.text(); spec != w.policy || !choice->built_in) {
-    w.policy = spec;
-    w.driver->post(Reload{"policy=" + spec});
-  }
+  if (auto change = w.policy->take(*choice)) w.driver->post(Reload{*std::move(change)});
   log_event(LogLevel::kInfo, "reloaded", {{"keys", directory}});
 }
 
@@ -152,24 +136,10 @@ Result<> run(Program& program) {
   MasterOptions options = options_of(config);
   options.trust_identities = keyed;
   options.endpoint = w.listener->endpoint();
-  w.policies = std::make_unique<policy::Loader>("bourse-master", state + "/plugins");
-  w.watch = BOURSE_TRY(policy::Watch::open(state, "bourse-master"));
-  if (!w.watch->crashed().empty()) {
-    log_event(LogLevel::kError, "policy_quarantined",
-              {{"policy", w.watch->crashed()},
-               {"reason", "the former life of this master ended inside of it"},
-               {"then", "going on with drf; see " + state + "/policy.quarantine"}});
-  }
-  if (auto choice = policy_of(w, config); choice) {
-    options.policy = *choice;
-  } else if (choice.error().code() == Code::kDenied) {
-    log_event(LogLevel::kError, "policy_refused", {{"reason", choice.error().text()}, {"then", "going on with drf"}});
-  } else {
-    return std::move(choice).error();
-  }
-  w.policy = options.policy.spec.text();
-  options.policies = &w.policies->catalog();
-  options.policy_guard = w.watch.get();
+  w.policy = BOURSE_TRY(policy::Configured::open({"bourse-master", "master", "drf", state, nullptr}, config));
+  options.policy = w.policy->choice();
+  options.policies = &w.policy->catalog();
+  options.policy_guard = w.policy->guard();
   options.policy_budget = config.duration("master", "policy_budget");
   w.master = std::make_unique<Master>(std::move(options));
 

@@ -301,16 +301,12 @@ void peer_lost(House& h, PeerId peer) {
 
 // "policy=SPEC", checked by main. Nothing on offer ends: the next pass asks the new one.
 void reload(House& h, const Reload& event) {
-  constexpr std::string_view kKey = "policy=";
-  if (!event.config.starts_with(kKey)) return;
-  const std::string_view spec = std::string_view(event.config).substr(kKey.size());
-  const policy::Catalog none;
-  const policy::Catalog& catalog = h.options.policies == nullptr ? none : *h.options.policies;
-  auto choice = catalog.find(spec);
-  const Result<> taken = choice ? h.allocator.use_policy(h, *choice) : Result<>(choice.error());
+  const auto choice = policy::reloaded(event.config, h.options.policies);
+  if (!choice) return;
+  const Result<> taken = *choice ? h.allocator.use_policy(h, **choice) : Result<>(choice->error());
   if (!taken) {
     return h.log(LogLevel::kError, "policy_refused",
-                 {{"policy", std::string(spec)}, {"reason", taken.error().text()}, {"then", "going on with the former one"}});
+                 {{"change", event.config}, {"reason", taken.error().text()}, {"then", "going on with the former one"}});
   }
   h.log(LogLevel::kInfo, "policy_changed", {{"policy", h.allocator.policy().in_force()}});
 }

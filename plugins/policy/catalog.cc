@@ -28,6 +28,12 @@ void Catalog::add(const std::string& path, const bourse_policy_1* table, const s
   loaded_[path] = {table, digest};
 }
 
+std::optional<Result<Choice>> reloaded(std::string_view text, const Catalog* catalog) {
+  constexpr std::string_view kKey = "policy=";
+  if (!text.starts_with(kKey)) return std::nullopt;
+  return catalog == nullptr ? Catalog().find(text.substr(kKey.size())) : catalog->find(text.substr(kKey.size()));
+}
+
 Result<> check_table(const bourse_policy_1& t) {
   const auto lacks = [](const std::string& name) { return Error(Code::kInvalid, "its policy interface lacks " + name + "()"); };
   if (t.create == nullptr) return lacks("create");

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,9 @@ class Catalog {
   };
   std::map<std::string, Loaded> loaded_;
 };
+
+// What a reload tells an actor of its policy: "policy=SPEC". None: it speaks of something else. `catalog` null: only those built in.
+std::optional<Result<Choice>> reloaded(std::string_view text, const Catalog* catalog);
 
 // Every function that must be there is there. The error names the first that is not.
 Result<> check_table(const bourse_policy_1& table);
