@@ -11,7 +11,8 @@
 //    into what the first leaves over, which then shrinks.
 //  - conservative: everybody waiting has a reservation that names nodes. After a completion, in order of the queue, each is taken
 //    out and put in at the earliest time again, the others staying (compression); else only the new ones are put in.
-//  - A run beyond its limit counts as ending just after now. Under conservative that breaks promises, so then all are made anew.
+//  - A run beyond its limit counts as ending just after now. Under conservative that breaks promises, so then all are made anew; so they
+//    are when somebody was to start and has not (in production an offer has to come first).
 //  - Among nodes the lowest number comes first.
 //
 // The caller tells what is free and what runs. Owned by one thread. Cost of a reservation: the runs that end before it.
