@@ -102,9 +102,9 @@ PROGS := \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
-  bourse-batch:frameworks/batch/main:$(SBINDIR):batch,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
+  bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
-  submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,world,wire,core,fmt:
+  submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,policy,world,wire,core,fmt:
 field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
 
@@ -201,8 +201,8 @@ TEST_agent   := agent,microvm,launcher,world,wire,core
 TEST_microvm := microvm,launcher,world,wire,core
 TEST_api     := api,world,wire,core
 TEST_batch   := batch,api,sim,policy,world,wire,core
-TEST_cli     := cli,batch,world,wire,core
-TEST_cluster := cli,batch,world,wire,core
+TEST_cli     := cli,batch,policy,world,wire,core
+TEST_cluster := cli,batch,policy,world,wire,core
 TESTS        := core wire world sim policy master agent microvm api batch cli cluster
 TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))

@@ -13,7 +13,13 @@ constexpr Duration kGatherEnds = milliseconds(10);  // between two flushes of en
 
 }  // namespace
 
-Batch::Batch(BatchOptions options) : options_(std::move(options)), cluster_(options_.cluster) {}
+Batch::Batch(BatchOptions options)
+    : options_(std::move(options)),
+      order_(options_, queue_, jobs_, layouts_, alloc_,
+             [this](std::string line) {
+               if (out_ != nullptr) out_->log(std::move(line));
+             }),
+      cluster_(options_.cluster) {}
 Batch::~Batch() = default;
 
 void Batch::step(Time now, const Event& event, Actions& out) {

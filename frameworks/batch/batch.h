@@ -19,6 +19,7 @@
 
 #include "common/core/actor.h"
 #include "frameworks/batch/allocations.h"
+#include "frameworks/batch/class_order.h"
 #include "frameworks/batch/depend.h"
 #include "frameworks/batch/environment.h"
 #include "frameworks/batch/jobs.h"
@@ -207,6 +208,7 @@ class Batch final : public Actor {
   void release(Slice& slice, Duration grace);
   void ended(Ended note);  // its record is safe
   void publish_demand();
+  void use_policy(const Result<policy::Choice>& choice);
   void demand_soon(bool force = false);
   void wake_at_wall(JobId job, Duration wall);
   void wake_at(JobId job, Duration mono);
@@ -237,6 +239,7 @@ class Batch final : public Actor {
   void rows_of(const Job& job, const JobFilter& filter, bool full, bool each_task, std::size_t limit,
                std::vector<JobInfo>& rows) const;
   [[nodiscard]] bool passes(const Job& job, const JobFilter& filter) const;
+  [[nodiscard]] bool is_first(const Job& job) const;
   [[nodiscard]] std::pair<Reason, std::string> reason_of(const Job& job) const;
 
   // batch_peers.cc: clients that wait for something, and the reload
@@ -255,6 +258,8 @@ class Batch final : public Actor {
   LayoutPool layouts_;
   Queue queue_;
   Allocations alloc_;
+  ClassOrder order_;
+  JobId head_;  // the first that the last pass could not start; 0: none
   Outcomes outcomes_;
   std::map<std::uint64_t, Run> runs_;  // by own number
   std::map<GangId, std::uint64_t> gangs_;

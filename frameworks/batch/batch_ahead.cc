@@ -55,10 +55,11 @@ bool Batch::start_behind(Job& job, std::uint64_t rank, const SliceKind& kind) {
 
 // When nothing is free the pass does not look at the queue at all.
 void Batch::start_ahead() {
-  while (!queue_.empty()) {
-    Job& job = *jobs_.find(queue_.order().begin()->first.job);
-    const auto rank = next_rank(job);
-    if (!rank || !start_behind(job, *rank, {layouts_.at(job.layout).key, job.spec->uid})) return;
+  order_.begin(now_);
+  for (Job* job = order_.next(); job != nullptr; job = order_.next()) {
+    const auto rank = next_rank(*job);
+    if (!rank || !start_behind(*job, *rank, {layouts_.at(job->layout).key, job->spec->uid})) return;
+    order_.again();
   }
 }
 
@@ -70,6 +71,7 @@ void Batch::let_follow(Slice& slice) {
   run.follows = false;
   run.end_at = plus(now_.mono, run.limit);
   alloc_.planner().start(slice.run, run.end_at, {{alloc_.node(slice.agent), slice.amount}});
+  order_.started(slice.run, *jobs_.find(run.job), now_.wall);
 }
 
 // Those that have been started by now go on: the agent decides.

@@ -43,6 +43,7 @@ void Batch::on(const PeerLost& e) {
 // --- configuration -------------------------------------------------------------------------------------------------
 
 void Batch::on(const Reload& e) {
+  if (const auto choice = policy::reloaded(e.config, options_.policies)) return use_policy(*choice);
   BatchOptions next = options_;
   if (auto taken = take_live(e.config, next); !taken) {
     out_->log(log_text(LogLevel::kError, "reload_refused", {{"reason", taken.error().text()}}));
@@ -65,6 +66,19 @@ void Batch::on(const Reload& e) {
       if (Job* job = jobs_.find(id)) qualify(*job);
   }
   dirty_ = true;
+}
+
+// Checked by main. What runs and what is offered stays; the next pass asks the new one.
+void Batch::use_policy(const Result<policy::Choice>& choice) {
+  const Result<> taken = choice ? order_.use(*choice) : Result<>(choice.error());
+  if (!taken) {
+    out_->log(
+        log_text(LogLevel::kError, "policy_refused", {{"reason", taken.error().text()}, {"then", "going on with the former one"}}));
+    return;
+  }
+  out_->log(log_text(LogLevel::kInfo, "policy_changed", {{"policy", order_.in_force()}}));
+  dirty_ = true;
+  demand_soon(true);
 }
 
 // --- watch ---------------------------------------------------------------------------------------------------------

@@ -279,6 +279,7 @@ void Batch::schedule() {
   for (const SliceId& id : alloc_.idle_on_closed()) release(*alloc_.find(id), Duration{0});  // no next job comes there
   const Need* head = nullptr;
   Planner::Reservation reservation;
+  head_ = JobId();
   if (options_.backfill == Backfill::kConservative)
     pass_with_promises(head, reservation);
   else
@@ -306,20 +307,21 @@ void Batch::schedule() {
 // First come, first served over classes; the first that does not fit gets a reservation, the rest may pass it by EASY's rule.
 void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation) {
   std::uint32_t looked = 0;
-  auto it = queue_.order().begin();
-  while (it != queue_.order().end() && (alloc_.idle() > 0 || used_up_.size() < alloc_.offers().size())) {
-    const Queue::Key key = it->first;
-    Job& job = *jobs_.find(key.job);
+  order_.begin(now_);
+  while (alloc_.idle() > 0 || used_up_.size() < alloc_.offers().size()) {
+    Job* const next = order_.next();
+    if (next == nullptr) break;
+    Job& job = *next;
     if (try_start(job, head != nullptr ? &reservation : nullptr, head)) {
-      it = queue_.order().lower_bound(key);
+      order_.again();
       continue;
     }
     if (head == nullptr) {
+      head_ = job.id;
       head = &layouts_.at(job.layout).need;
       job.reason = Reason::kResources;
       reservation = alloc_.planner().reserve(*head, now_.mono, options_.backfill, Planner::Named::kLatest);
     }
-    ++it;
     if (options_.backfill == Backfill::kNone || ++looked > options_.backfill_depth) break;
   }
 }
@@ -328,8 +330,11 @@ void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation)
 void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservation) {
   const bool again = alloc_.planner().promises_begin(now_.mono);
   const std::size_t most = std::min<std::size_t>(queue_.jobs(), std::max(options_.backfill_depth, 1u));
-  for (const JobId id : queue_.page({INT64_MIN, JobId()}, most)) {
-    Job& job = *jobs_.find(id);
+  order_.begin(now_, ClassOrder::Each::kJob, most);
+  for (std::size_t looked = 0; looked < most; ++looked) {
+    Job* const next = order_.next();
+    if (next == nullptr) break;
+    Job& job = *next;
     while (job.queued > 0) {
       const auto rank = next_rank(job);
       if (!rank) break;
@@ -337,6 +342,7 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
       const bool now = alloc_.planner().promise(now_.mono, wanted, again) <= now_.mono;
       if (now && try_start(job, nullptr, nullptr)) continue;
       if (head == nullptr) {
+        head_ = job.id;
         head = wanted.need;
         job.reason = Reason::kResources;
         reservation = alloc_.planner().reserve(*head, now_.mono);
@@ -542,6 +548,7 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
   }
   run.state = ready ? JobState::kRunning : JobState::kConfiguring;
   alloc_.planner().start(number, run.end_at, std::move(holdings));
+  order_.started(number, job, now_.wall);
   started(job, run, number);
   return number;
 }
@@ -616,27 +623,30 @@ void Batch::demand_soon(bool force) {
 void Batch::publish_demand() {
   std::vector<DemandLine> lines;
   std::map<std::uint32_t, std::size_t> by_layout;
-  for (const auto& [key, c] : queue_.order()) {
+  const auto add = [&](const Queue::Class& c) {
     // Without backfilling only the head can use anything: what is offered for others comes back, to be offered again and again.
-    if (options_.backfill == Backfill::kNone && !lines.empty() && !by_layout.contains(c->key.layout)) break;
-    auto [it, fresh] = by_layout.try_emplace(c->key.layout, lines.size());
+    if (options_.backfill == Backfill::kNone && !lines.empty() && !by_layout.contains(c.key.layout)) return false;
+    auto [it, fresh] = by_layout.try_emplace(c.key.layout, lines.size());
     if (fresh) {
       if (lines.size() == kDemandLinesMax) {
         by_layout.erase(it);
-        continue;
+        return true;
       }
-      const Layout& layout = layouts_.at(c->key.layout);
+      const Layout& layout = layouts_.at(c.key.layout);
       DemandLine line;
-      line.id = c->key.layout + 1;
+      line.id = c.key.layout + 1;
       line.shape = layout.need.shape;
       line.gang_min = layout.need.nodes > 1 ? layout.need.nodes : 0;
       line.priority = -static_cast<std::int32_t>(lines.size());
       lines.push_back(std::move(line));
     }
     DemandLine& line = lines[it->second];
-    const std::uint64_t slices = std::min<std::uint64_t>(c->tasks, kDemandCountMax) * layouts_.at(c->key.layout).need.nodes;
+    const std::uint64_t slices = std::min<std::uint64_t>(c.tasks, kDemandCountMax) * layouts_.at(c.key.layout).need.nodes;
     line.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(line.count + slices, kDemandCountMax));
-  }
+    return true;
+  };
+  order_.begin(now_);
+  for (const Job* job = order_.next(); job != nullptr && add(*queue_.find(Queue::class_of(*job))); job = order_.next()) {}
   bool same = !demand_forced_ && lines.size() == demanded_.size();
   for (std::size_t i = 0; same && i < lines.size(); ++i) {
     const DemandLine &a = lines[i], &b = demanded_[i];

@@ -106,6 +106,7 @@ void Batch::update(const TaskUpdate& e) {
       for (const SliceId& id : run.slices)
         if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
       alloc_.planner().start(it->first, run.end_at, std::move(holdings));
+      order_.started(it->first, *job, run.launched_wall);
     }
   }
   if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
@@ -181,6 +182,7 @@ void Batch::requeue(Run& run, bool ran, const std::string& why) {
   }
   out_->log(log_text(LogLevel::kInfo, "requeued", {{"task", run.task.str()}, {"reason", why}}));
   alloc_.planner().finish(number);
+  order_.ended(number, now_.wall);
   free_slices(run);
   runs_.erase(number);
   if (troubles_.size() < kTroublesMax || troubles_.contains(job.id)) troubles_[job.id] = why;
@@ -270,6 +272,7 @@ void Batch::finish(Run& run, const TaskStatus& status) {
   note.job = job.id, note.first = note.last = run.rank;
   note.ok = info.state == JobState::kCompleted;
   alloc_.planner().finish(number);
+  order_.ended(number, now_.wall);
   free_slices(run);
   if (job.array)
     job.array->ended(run.rank, run.rank, note.ok);

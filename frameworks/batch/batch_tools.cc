@@ -30,12 +30,17 @@ bool Batch::passes(const Job& job, const JobFilter& filter) const {
          has(filter.accounts, v.account);
 }
 
+bool Batch::is_first(const Job& job) const {
+  if (!order_.plain()) return head_ == job.id;
+  return !queue_.order().empty() && queue_.order().begin()->first.job == job.id;
+}
+
 std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
   switch (job.reason) {
     case Reason::kPriority:
     case Reason::kResources:
       if (alloc_.agents().empty()) return {Reason::kNoAgents, "no agent has registered yet"};
-      if (!queue_.order().empty() && queue_.order().begin()->first.job == job.id) return {Reason::kResources, {}};
+      if (is_first(job)) return {Reason::kResources, {}};
       return {Reason::kPriority, {}};
     case Reason::kNodeNotAvailable:
       return {job.reason, "after a restart: waiting for the agents' word on whether one of them runs it"};
@@ -192,15 +197,20 @@ void Batch::handle(const Asker& asker, const Who&, const QueueRequest& q) {
       reply.rows.push_back(std::move(info));
   };
   if ((after & kPhaseMask) == kPhaseQueue) {
+    // In a policy's order the next page begins at a place: what comes and goes in between may be told twice or not at all.
+    const bool plain = order_.plain();
+    std::uint64_t place = plain ? 0 : after & ~kPhaseMask;
     Queue::Key key{INT64_MIN, JobId()};
-    if (const std::uint64_t id = after & ~kPhaseMask; id != 0) {
+    if (const std::uint64_t id = after & ~kPhaseMask; plain && id != 0) {
       const Job* job = jobs_.find(JobId(id));
       key = job != nullptr ? Queue::key_of(*job) : Queue::Key{0, JobId(id)};
     }
     bool more = true;
     while (more && reply.rows.size() < limit) {
-      const auto page = queue_.page(key, limit - reply.rows.size());
-      more = page.size() == limit - reply.rows.size();
+      const std::size_t room = limit - reply.rows.size();
+      const auto page = plain ? queue_.page(key, room) : order_.page(now_, place, room);
+      more = page.size() == room;
+      place += page.size();
       for (JobId id : page) {
         const Job& job = *jobs_.find(id);
         key = Queue::key_of(job);
@@ -208,7 +218,7 @@ void Batch::handle(const Asker& asker, const Who&, const QueueRequest& q) {
       }
       if (page.empty()) more = false;
     }
-    reply.next = kPhaseQueue | key.job.value;
+    reply.next = kPhaseQueue | (plain ? key.job.value : place);
     if (!more) after = kPhaseRest;
   }
   if ((after & kPhaseMask) == kPhaseRest) {
@@ -353,7 +363,7 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
     return answer(asker, std::move(reply));
   }
   reply.job = waiting_info(*job, false);
-  reply.position = queue_.position(*job);
+  reply.position = order_.position(now_, *job);
   const auto [reason, text] = reason_of(*job);
   auto say = [&](std::string line) { reply.lines.push_back(std::move(line)); };
   switch (reason) {
@@ -394,7 +404,7 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
   if (job->queued == 0 || !connected_ || whys_.size() >= kWhysMax) return answer(asker, std::move(reply));
   // When does the first in the queue start, by what runs now?
   const Need& need = layouts_.at(job->layout).need;
-  if (queue_.order().begin()->first.job == job->id) {
+  if (is_first(*job)) {
     const auto reservation = alloc_.planner().reserve(need, now_.mono);
     if (reservation.at != kNoLimit && reservation.at > now_.mono) {
       reply.job.estimated_start = now_.wall + (reservation.at - now_.mono);

@@ -79,26 +79,60 @@ void JobOrder::tell(std::uint32_t handle, const Waiting& job) {
 }
 
 std::uint32_t JobOrder::add(const Waiting& job) {
-  const std::uint32_t handle = take_handle(free_, user_of_.size());
-  if (handle == user_of_.size()) user_of_.push_back(0);
-  user_of_[handle] = job.user;
+  const std::uint32_t handle = take_handle(free_, claims_.size());
+  if (handle == claims_.size()) claims_.emplace_back();
+  claims_[handle] = {job.user, job.number, 0, true};
   user(job.user);
   tell(handle, job);
   return handle;
 }
 
 void JobOrder::change(std::uint32_t handle, const Waiting& job) {
-  if (user_of_[handle] != job.user) {
+  if (claims_[handle].user != job.user) {
     user(job.user);
-    left(std::exchange(user_of_[handle], job.user));
+    left(std::exchange(claims_[handle].user, job.user));
   }
+  claims_[handle].number = job.number;
   tell(handle, job);
 }
 
 void JobOrder::remove(std::uint32_t handle) {
   host_->claimant_removed(handle);
   free_.push_back(handle);
-  left(user_of_[handle]);
+  claims_[handle].waits = false;
+  if (claims_[handle].given_in == walk_) --given_;
+  left(claims_[handle].user);
+}
+
+void JobOrder::begin(Duration now) {
+  ++walk_;
+  given_ = 0;
+  passed_by_known_ = false;
+  host_->begin(now);
+}
+
+std::uint32_t JobOrder::next() {
+  const auto give = [this](std::uint32_t handle) {
+    if (std::exchange(claims_[handle].given_in, walk_) != walk_) ++given_;
+    return handle;
+  };
+  if (!passed_by_known_) {
+    if (const auto next = host_->next()) return give(next->claimant);
+    passed_by_known_ = true;
+    passed_by_.clear();
+    if (given_ < host_->wanting()) {
+      for (std::uint32_t h = 0; h < claims_.size(); ++h)
+        if (claims_[h].waits && claims_[h].given_in != walk_) passed_by_.push_back(h);
+      std::sort(passed_by_.begin(), passed_by_.end(),
+                [this](std::uint32_t a, std::uint32_t b) { return claims_[a].number > claims_[b].number; });
+    }
+  }
+  while (!passed_by_.empty()) {
+    const std::uint32_t handle = passed_by_.back();
+    passed_by_.pop_back();
+    if (claims_[handle].waits && claims_[handle].given_in != walk_) return give(handle);
+  }
+  return policy::kNone;
 }
 
 void JobOrder::started(std::uint64_t run, std::uint32_t handle, const Waiting& job, Duration now) {

@@ -2,7 +2,8 @@
 //
 // A claimant is a waiting job (of alike ones batch shows the first); what it is charged to is its user, with what runs of his. One
 // owner, used from its steps only. A walk gives the best first; what starts or changes in the middle of it counts at once, and who
-// changed is met again where he ranks now, if that lies ahead. Cost: a change O(log n), a walk what it gives, with the policies that walk
+// changed is met again where he ranks now, if that lies ahead. Whom a policy passes by (hdrf: who asks for more than is left) comes at the end,
+// by number: nobody waits for ever without being looked at. Cost: a change O(log n), a walk what it gives, with the policies that walk
 // by themselves; else a walk ranks all.
 #pragma once
 
@@ -43,11 +44,8 @@ class JobOrder {
   void ended(std::uint64_t run, Duration now);  // nothing where it is not known
   [[nodiscard]] std::size_t runs() const { return runs_.size(); }
 
-  void begin(Duration now) { host_->begin(now); }
-  std::uint32_t next() {  // a handle; policy::kNone: that was all
-    const auto next = host_->next();
-    return next ? next->claimant : policy::kNone;
-  }
+  void begin(Duration now);
+  std::uint32_t next();  // a handle; policy::kNone: that was all
 
   [[nodiscard]] policy::Host& host() { return *host_; }
   [[nodiscard]] const policy::Host& host() const { return *host_; }
@@ -75,9 +73,19 @@ class JobOrder {
   std::unique_ptr<policy::Host> host_;
   std::map<std::int64_t, User> users_;
   std::size_t idle_users_ = 0;
-  std::vector<std::int64_t> user_of_;  // by claimant
+  struct Claim {
+    std::int64_t user = -1;
+    std::uint64_t number = 0;
+    std::uint64_t given_in = 0;  // the last walk
+    bool waits = false;
+  };
+  std::vector<Claim> claims_;  // by claimant
   std::vector<std::uint32_t> free_, free_users_;
   std::map<std::uint64_t, Run> runs_;
+  std::uint64_t walk_ = 0;
+  std::uint32_t given_ = 0;  // in this walk, and still waiting
+  bool passed_by_known_ = false;
+  std::vector<std::uint32_t> passed_by_;  // backwards
 };
 
 }  // namespace bourse::batch

@@ -13,6 +13,7 @@
 #include "frameworks/batch/job.h"
 #include "frameworks/batch/planner.h"
 #include "frameworks/batch/protocol.h"
+#include "plugins/policy/host.h"
 
 namespace bourse::batch {
 
@@ -30,7 +31,12 @@ struct BatchOptions {
   std::uint64_t script_bytes_max = kScriptBytesMax;
   std::uint32_t attempts_max = 20;  // then the job is held
   Backfill backfill = Backfill::kEasy;
-  std::uint32_t backfill_depth = 100;     // jobs looked at past the first that waits
+  std::uint32_t backfill_depth = 100;  // jobs looked at past the first that waits
+  // The order of the queue. main.cc has checked that the policy takes its parameters, and that it gives an order.
+  policy::Choice policy = policy::built_in("fifo");
+  const policy::Catalog* policies = nullptr;  // where a reload looks for another; null: only those built in
+  policy::Guard* policy_guard = nullptr;      // null: nothing watches the time it takes
+  Duration policy_budget = milliseconds(50);
   std::uint64_t pending_max = 1'000'000;  // jobs; an array counts once
   std::string step_agent = "bourse-rsh";  // what mpirun is given in place of ssh: one word, as Hydra wants it
 };

@@ -22,6 +22,7 @@
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
 #include "frameworks/batch/tool_sockets.h"
+#include "plugins/policy/configured.h"
 
 namespace bourse::batch {
 namespace {
@@ -32,6 +33,7 @@ struct World {
   Reactor reactor;
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
+  std::unique_ptr<policy::Configured> policy;
   std::unique_ptr<Batch> batch;
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionBridge> session;
@@ -73,6 +75,9 @@ void reload(World& w, Program& program) {
   auto next = program.read_again();
   if (!next)
     return log_event(LogLevel::kError, "reload_refused", {{"reason", next.error().text()}, {"what", "nothing was changed"}});
+  const auto choice = w.policy->read(*next);
+  if (!choice)
+    return log_event(LogLevel::kError, "reload_refused", {{"reason", choice.error().text()}, {"what", "nothing was changed"}});
   const ConfigChanges changes = config_changes(program.config(), *next);
   for (const std::string& line : changes.live) log_event(LogLevel::kInfo, "reload_changed", {{"what", line}});
   for (const std::string& line : changes.restart)
@@ -81,6 +86,7 @@ void reload(World& w, Program& program) {
     log_event(LogLevel::kInfo, "reload_without_changes", {{"file", program.config_path()}});
   w.store->keep_history(next->duration("batch", "history_keep"));
   w.driver->post(Reload{live_text(options_of(*next))});
+  if (auto change = w.policy->take(*choice)) w.driver->post(Reload{*std::move(change)});
   program.take(*std::move(next));
 }
 
@@ -96,6 +102,11 @@ Result<> run(Program& program) {
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
   BatchOptions options = options_of(config);
   options.step_agent = step_agent();
+  w.policy = BOURSE_TRY(policy::Configured::open({"bourse-batch", "batch", "fifo", state, ClassOrder::usable}, config));
+  options.policy = w.policy->choice();
+  options.policies = &w.policy->catalog();
+  options.policy_guard = w.policy->guard();
+  options.policy_budget = config.duration("batch", "policy_budget");
   w.batch = std::make_unique<Batch>(std::move(options));
 
   Driver::Hooks hooks;

@@ -8,13 +8,10 @@
 namespace bourse::batch {
 namespace {
 
-constexpr std::array<std::string_view, 14> kLive = {"batch.default_time_limit",  "batch.max_time_limit",
-                                                    "batch.default_mem_per_cpu", "batch.slice_reuse",
-                                                    "batch.slice_idle",          "batch.kill_wait",
-                                                    "batch.requeue_max",         "batch.queue_max",
-                                                    "batch.submit_max_bytes",    "batch.backfill",
-                                                    "batch.backfill_depth",      "batch.history_keep",
-                                                    "batch.launch_ahead",        "log.level"};
+constexpr std::array<std::string_view, 15> kLive = {
+    "batch.default_time_limit", "batch.max_time_limit", "batch.default_mem_per_cpu", "batch.slice_reuse",      "batch.slice_idle",
+    "batch.kill_wait",          "batch.requeue_max",    "batch.queue_max",           "batch.submit_max_bytes", "batch.backfill",
+    "batch.backfill_depth",     "batch.policy",         "batch.history_keep",        "batch.launch_ahead",     "log.level"};
 
 struct Field {
   std::string_view key;

@@ -90,9 +90,7 @@ class PolicyOrder final : public QueueOrder {
 
 }  // namespace
 
-Result<std::unique_ptr<QueueOrder>> policy_order(const std::string& policy, std::uint64_t seed) {
-  const policy::Catalog catalog;
-  const policy::Choice choice = BOURSE_TRY(catalog.find(policy));
+Result<std::unique_ptr<QueueOrder>> policy_order(const policy::Choice& choice, std::uint64_t seed) {
   policy::HostOptions options;
   options.seed = seed;
   return std::unique_ptr<QueueOrder>(std::make_unique<PolicyOrder>(BOURSE_TRY(JobOrder::make(choice, std::move(options)))));

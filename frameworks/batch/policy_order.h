@@ -5,14 +5,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "common/core/result.h"
 #include "frameworks/batch/replay.h"
+#include "plugins/policy/catalog.h"
 
 namespace bourse::batch {
 
-// "NAME[:KEY=VALUE,...]" of a policy that comes with Bourse, or the path of a plugin. kNotFound, kInvalid: with what there is.
-Result<std::unique_ptr<QueueOrder>> policy_order(const std::string& policy, std::uint64_t seed);
+// kInvalid: the policy refuses its parameters.
+Result<std::unique_ptr<QueueOrder>> policy_order(const policy::Choice& choice, std::uint64_t seed);
 
 }  // namespace bourse::batch

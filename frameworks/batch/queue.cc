@@ -10,6 +10,7 @@ void Queue::put(Job& job, std::uint64_t tasks) {
   const Key key = key_of(job);
   auto it = classes_.try_emplace(class_of(job), Class{class_of(job), {}, 0}).first;
   Class& c = it->second;
+  if (tracked_) changed_.insert(it->first);
   const bool had_first = !c.jobs.empty();
   const Key first = had_first ? *c.jobs.begin() : Key{};
   if (job.queued == 0) {
@@ -27,6 +28,13 @@ void Queue::put(Job& job, std::uint64_t tasks) {
     order_.insert_or_assign(*c.jobs.begin(), &c);
   else
     classes_.erase(it);
+}
+
+void Queue::track(bool on) {
+  changed_.clear();
+  tracked_ = on;
+  if (on)
+    for (const auto& [key, c] : classes_) changed_.insert(key);
 }
 
 std::vector<JobId> Queue::page(const Key& after, std::size_t limit) const {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "frameworks/batch/jobs.h"
@@ -42,13 +43,22 @@ class Queue {
   [[nodiscard]] const std::map<Key, Class*>& order() const { return order_; }
   // In order over all classes, from after `after`; for people.
   [[nodiscard]] std::vector<JobId> page(const Key& after, std::size_t limit) const;
-  [[nodiscard]] std::uint64_t position(const Job& job) const;  // from 1; counts, so O(jobs ahead of it)
+  [[nodiscard]] std::uint64_t position(const Job& job) const;   // from 1; counts, so O(jobs ahead of it)
+  [[nodiscard]] const Class* find(const ClassKey& key) const {  // null: none of it waits
+    const auto it = classes_.find(key);
+    return it == classes_.end() ? nullptr : &it->second;
+  }
+  // Classes of which something has changed since the last time, for who keeps an order of his own. All, when tracking begins.
+  void track(bool on);
+  std::set<ClassKey> take_changed() { return std::exchange(changed_, {}); }
   [[nodiscard]] static Key key_of(const Job& job) { return {-job.rank_priority, job.id}; }
   [[nodiscard]] static ClassKey class_of(const Job& job) { return {job.layout, job.spec->uid, job.spec->limit}; }
 
  private:
   std::map<ClassKey, Class> classes_;
   std::map<Key, Class*> order_;
+  std::set<ClassKey> changed_;
+  bool tracked_ = false;
   std::size_t jobs_ = 0;
   std::uint64_t tasks_ = 0;
 };

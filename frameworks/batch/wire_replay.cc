@@ -136,6 +136,7 @@ class Replay final : public sim::Observer {
     batch.max_time_limit = kNoLimit;
     batch.slice_idle = milliseconds(1);
     batch.backfill = options.backfill;
+    batch.policy = options.policy;
     batch.backfill_depth = 1'000'000;
     return world_.add_framework(client, [batch] { return std::make_unique<Batch>(batch); });
   }

@@ -11,6 +11,7 @@
 #include "common/sim/whatif.h"
 #include "frameworks/batch/backfill.h"
 #include "frameworks/batch/simulated_nodes.h"
+#include "plugins/policy/catalog.h"
 
 namespace bourse::batch {
 
@@ -18,6 +19,7 @@ struct SimulateOptions {
   std::vector<SimulatedNodes> nodes = std::vector<SimulatedNodes>(1);
   std::uint64_t seed = 1;
   Backfill backfill = Backfill::kEasy;
+  policy::Choice policy = policy::built_in("fifo");
   const std::vector<sim::TraceShape>* shapes = nullptr;  // null: a processor is a core
   bool log_to_stderr = false;
 };

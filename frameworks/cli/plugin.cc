@@ -18,6 +18,7 @@
 #include "common/world/reactor.h"
 #include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/scratch.h"
 #include "plugins/policy/builtin.h"
 #include "plugins/policy/conformance.h"
 #include "plugins/policy/loader.h"
@@ -40,20 +41,6 @@ class Clocks final : public policy::Guard {
     timespec t{};
     clock_gettime(clock, &t);
     return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-  }
-};
-
-// A place for the copy that the loader makes; gone when the child is.
-struct Scratch {
-  std::string path;
-  Scratch() {
-    const char* base = getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe)
-    path = std::string(base == nullptr || *base == 0 ? "/tmp" : base) + "/bourse-plugin-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) path.clear();
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
   }
 };
 

@@ -10,12 +10,15 @@
 #include "common/core/units.h"
 #include "common/world/command_line.h"
 #include "common/world/files.h"
+#include "frameworks/batch/class_order.h"
 #include "frameworks/batch/policy_order.h"
 #include "frameworks/batch/replay.h"
 #include "frameworks/batch/wire_replay.h"
 #include "frameworks/cli/complain.h"
+#include "frameworks/cli/scratch.h"
 #include "frameworks/cli/simulate_input.h"
 #include "frameworks/cli/simulate_run.h"
+#include "plugins/policy/loader.h"
 
 namespace bourse::cli {
 
@@ -124,12 +127,13 @@ class Progress {
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now(), last_{};
 };
 
-Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std::string& policy) {
+Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std::string& policy, policy::Loader& loader) {
   SimulatedRun out;
   out.name = policy + " " + o.backfill;
   out.jobs = setup.work.jobs;
   out.processors = batch::processors_of(setup.nodes), out.gpus = setup.work.gpus ? batch::gpus_of(setup.nodes) : 0;
   for (const batch::SimulatedNodes& group : setup.nodes) out.nodes += group.count;
+  const policy::Choice choice = BOURSE_TRY(loader.take(policy));
   Progress progress(out.jobs.size(), out.name);
   const auto began = std::chrono::steady_clock::now();
   if (o.wire) {
@@ -139,6 +143,8 @@ Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std
     options.backfill = *batch::backfill_of(o.backfill);
     options.log_to_stderr = o.verbose;
     options.shapes = &setup.work.shapes;
+    BOURSE_TRY(batch::ClassOrder::usable(choice));
+    options.policy = choice;
     out.report = BOURSE_TRY(batch::simulate(out.jobs, options));
   } else {
     batch::ReplayOptions options;
@@ -149,9 +155,12 @@ Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std
     options.shapes = &setup.work.shapes;
     options.origin = setup.work.origin;
     options.once = o.input.fill > 0;
-    auto order = BOURSE_TRY(batch::policy_order(policy, o.input.seed));
-    auto other = o.backfill_order.empty() ? std::unique_ptr<batch::QueueOrder>()
-                                          : BOURSE_TRY(batch::policy_order(o.backfill_order, o.input.seed));
+    auto order = BOURSE_TRY(batch::policy_order(choice, o.input.seed));
+    std::unique_ptr<batch::QueueOrder> other;
+    if (!o.backfill_order.empty()) {
+      const policy::Choice behind = BOURSE_TRY(loader.take(o.backfill_order));
+      other = BOURSE_TRY(batch::policy_order(behind, o.input.seed));
+    }
     options.order = order.get(), options.backfill_order = other.get();
     options.progress = [&](std::uint64_t done) { progress.show(done); };
     if (!o.svg.empty()) {
@@ -197,17 +206,19 @@ int simulate_main(int argc, char** argv) {
   if (o.policies.empty()) o.policies = {"fifo"};
   if (o.policies.size() > kPoliciesMax)
     return complain(kName, Error(Code::kInvalid, fmt::format("at most {} policies in one comparison", kPoliciesMax)), kExitUsage);
-  if (o.wire &&
-      (o.policies != std::vector<std::string>{"fifo"} || !o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0))
-    return complain(kName, Error(Code::kInvalid, "--wire is for fifo, exact or user estimates, and times as they are"), kExitUsage);
+  if (o.wire && (!o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0))
+    return complain(kName, Error(Code::kInvalid, "--wire is for one order, exact or user estimates, and times as they are"),
+                    kExitUsage);
   o.input.estimates = o.estimates == "exact" ? sim::Estimates::kExact : sim::Estimates::kUser;
 
   auto setup = prepare(o.input);
   if (!setup) return complain(kName, setup.error());
+  const Scratch scratch;
+  policy::Loader loader("bourse", scratch.path);
   std::vector<SimulatedRun> runs;
   std::vector<std::string> json;
   for (const std::string& policy : o.policies) {
-    auto one = run(o, *setup, policy);
+    auto one = run(o, *setup, policy, loader);
     if (!one)
       return complain(kName, one.error(),
                       one.error().code() == Code::kInvalid || one.error().code() == Code::kNotFound ? kExitUsage : 1);

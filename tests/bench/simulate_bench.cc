@@ -103,7 +103,7 @@ int main() {
                fmt::format("{} jobs, 100x1, {}", trace.size(), text_of(how)), rate, rate / base,
                how == batch::Backfill::kEasy ? (rate >= kGoal ? "; goal 200,000 met" : "; goal 200,000 NOT met") : "");
   }
-  const auto policy = batch::policy_order("fifo", 1);
+  const auto policy = batch::policy_order(policy::built_in("fifo"), 1);
   if (policy && *policy) {
     options.backfill = batch::Backfill::kEasy, options.order = policy->get();
     fmt::print("{:<34} {:>12.0f} jobs/s\n", "the same through the policy's ABI", rate_of(trace, options, 1));

@@ -134,8 +134,10 @@ TEST(Oracle, WholeLogsUnderEasy) {
     batch::ReplayOptions options = plain(static_cast<std::uint32_t>(std::stoul(row.at("procs"))), 1, Backfill::kEasyCount);
     options.shapes = &read[log].shapes;
     options.origin = read[log].origin;
-    const auto policy = [](const std::string& name) { return name == "fcfs" ? "fifo" : name + ":guard=off"; };
-    auto first = batch::policy_order(policy(order), 1), second = batch::policy_order(policy(behind), 1);
+    const auto policy = [](const std::string& name) {
+      return batch::policy_order(*policy::Catalog().find(name == "fcfs" ? "fifo" : name + ":guard=off"), 1);
+    };
+    auto first = policy(order), second = policy(behind);
     ASSERT_TRUE(first && second);
     if (order != "fcfs") options.order = first->get();
     if (behind != order) options.backfill_order = second->get();
