@@ -447,6 +447,12 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     together.accept.gang = gang_id;
     out_->session.push_back(std::move(together));
   }
+  // The master takes off by itself what is accepted. Else a job that comes now would make the demand what it was, and not be told. Not
+  // while a gang waits: its offers come together because more is demanded than is left.
+  const bool gangs = std::any_of(demanded_.begin(), demanded_.end(), [](const DemandLine& l) { return l.gang_min > 1; });
+  for (DemandLine& line : demanded_)
+    if (line.id == job.layout + 1 && !gangs && !hooks::mutant("batch.demand_forgets_accepts"))
+      line.count -= std::min(line.count, layout.need.nodes);
   const std::uint64_t number = start_run(job, *rank, std::move(slices), gang_id);
   if (gang) gangs_[gang_id] = number;
   return true;

@@ -181,6 +181,16 @@ TEST(BatchOrder, IsThatOfPromisesToo) {
   EXPECT_EQ(house.running(), (Strings{"4.0.1"}));
 }
 
+TEST(BatchOrder, AJobOfAnotherUserIsDemandedThoughAsManyWaitAsBefore) {
+  Ordered house("fifo", 1, Backfill::kEasy);
+  house.waits(10, 1, 1000);
+  house.waits(10, 1, 1001), house.waits(10, 1, 1002);  // two are demanded
+  house.end("1.0.1");
+  house.pass(seconds(3));    // one of them has been accepted
+  house.waits(10, 1, 1003);  // and two wait again
+  EXPECT_EQ(house.drain(), (Strings{"2.0", "3.0", "4.0"}));
+}
+
 TEST(BatchOrder, SurvivesARestart) {
   Ordered house("sjf");
   house.waits(10);
