@@ -29,11 +29,13 @@ class Ordered {
   }
   void take(std::uint32_t handle) {  // no matter whether it is in; before the book changes what it knows of it
     if (!has(handle)) return;
+    leave(handle);
     set_.erase(*entries_[handle]);
     entries_[handle].reset();
   }
   // With another key, without giving its storage back. It must be in.
   void move(std::uint32_t handle, const Key& key) {
+    leave(handle);
     auto node = set_.extract(*entries_[handle]);
     node.value().key = key;
     entries_[handle]->key = key;
@@ -45,19 +47,24 @@ class Ordered {
   [[nodiscard]] std::size_t size() const { return set_.size(); }
   [[nodiscard]] std::uint32_t first() const { return set_.begin()->handle; }
 
-  void begin() { cursor_.reset(); }
+  void begin() { cursor_.reset(), stands_ = false; }
   bool next(std::uint32_t* handle) {
-    const auto it = cursor_ ? set_.upper_bound(*cursor_) : set_.begin();
+    const auto it = stands_ ? std::next(at_) : cursor_ ? set_.upper_bound(*cursor_) : set_.begin();
     if (it == set_.end()) return false;
-    // The cursor keeps what it was when it was given: the claimant may be another one by now.
-    cursor_ = *it;
-    cursor_name_ = book_->of(it->handle).name;
-    cursor_->name = &cursor_name_;
+    at_ = it, stands_ = true;
     *handle = it->handle;
     return true;
   }
 
  private:
+  // What was given last goes: the cursor keeps what it was then, since the claimant may be another one by the next step.
+  void leave(std::uint32_t handle) {
+    if (!stands_ || at_->handle != handle) return;
+    stands_ = false;
+    cursor_ = *at_;
+    cursor_name_ = book_->of(handle).name;
+    cursor_->name = &cursor_name_;
+  }
   struct Entry {
     Key key;
     std::uint32_t handle = 0;
@@ -78,8 +85,10 @@ class Ordered {
 
   const Book* book_;
   std::set<Entry, Less> set_;
-  std::vector<std::optional<Entry>> entries_;  // by handle, of those in the set
-  std::optional<Entry> cursor_;
+  std::vector<std::optional<Entry>> entries_;    // by handle, of those in the set
+  typename std::set<Entry, Less>::iterator at_;  // given last, while stands_
+  bool stands_ = false;
+  std::optional<Entry> cursor_;  // given last, and gone or moved since
   std::string cursor_name_;
 };
 
