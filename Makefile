@@ -46,7 +46,7 @@ PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffer
              opencl-c-headers libibverbs-dev libseccomp-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
-PACKAGES_VM    := qemu-system-x86 qemu-system-arm busybox-static cpio
+PACKAGES_VM    := qemu-system-x86 qemu-system-arm qemu-utils busybox-static cpio
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
 NEEDS      = $(PACKAGES) $(if $(filter check% vm-check soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK) $(PACKAGES_VM)) \

@@ -286,7 +286,7 @@ struct Host::Impl {
     hooks::crash_point("agent.after_append");
     auto confine = confine_of(a.spec, options.limits);
     if (!confine) return post(TaskStartFailed{a.task, confine.error().text(), false});
-    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes};
+    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes, a.hypervisor};
     if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text(), false});
     if (auto resolved = artifacts.resolve(start.spec); !resolved)
       return post(TaskStartFailed{a.task, resolved.error().text(), false});

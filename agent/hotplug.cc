@@ -35,6 +35,8 @@ std::string hardware_of_uevent(std::string_view message) {
     if (word.substr(0, 10) == "SUBSYSTEM=") subsystem = word.substr(10);
   }
   if (std::find(kSubsystems.begin(), kSubsystems.end(), subsystem) == kSubsystems.end()) return {};
+  // KVM says "change" whenever a guest is made and when it ends, also one that the probe of libvirt tries it with.
+  if (head.starts_with("change@") && subsystem == "misc") return {};
   return std::string(head.substr(0, at)) + " " + std::string(head.substr(at + 1)) + " (" + std::string(subsystem) + ")";
 }
 

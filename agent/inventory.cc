@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "common/core/vm_image.h"
+
 namespace bourse {
 namespace {
 
@@ -194,6 +196,15 @@ std::vector<std::string> AgentInventory::device_nodes(const SliceSpec& spec) con
   for (const DeviceShare& share : spec.resources.devices)
     if (const Device* device = find_device(share.device)) nodes.insert(device->nodes.begin(), device->nodes.end());
   return {nodes.begin(), nodes.end()};
+}
+
+std::string AgentInventory::hypervisor(const SliceSpec& spec) const {
+  for (const DeviceShare& share : spec.resources.devices) {
+    const Device* device = find_device(share.device);
+    if (device == nullptr || !device->kind.starts_with(kHypervisorKind)) continue;
+    if (const auto uri = device->attributes.find(kVmUriAttribute); uri != device->attributes.end()) return uri->second;
+  }
+  return {};
 }
 
 std::vector<std::pair<std::string, std::string>> AgentInventory::device_environment(const SliceSpec& spec) const {

@@ -35,6 +35,8 @@ class AgentInventory {
   // BOURSE_DEVICE_SHARES, and NAME for each device attribute "env.NAME", values joined by commas. An empty value: the variable is
   // one by which this host names devices, and the slice has none of them.
   [[nodiscard]] std::vector<std::string> device_nodes(const SliceSpec& spec) const;
+  // libvirt's URI of the hypervisor among its devices; "": it has none.
+  [[nodiscard]] std::string hypervisor(const SliceSpec& spec) const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> device_environment(const SliceSpec& spec) const;
 
  private:

@@ -123,9 +123,12 @@ void TaskTable::start(Turn& turn, Task& task) {
   task.spec.reset();
   add_environment(turn, task, spec);
   const SliceTable::Slice* slice = slices_.find(task.slice);
-  const bool container = spec.kind == TaskKind::kContainer && slice != nullptr;
-  turn.host(StartTask{task.key, task.slice, std::move(spec),
-                      container ? slices_.inventory().device_nodes(slice->spec) : std::vector<std::string>{}});
+  StartTask start{task.key, task.slice, std::move(spec)};
+  if (start.spec.kind == TaskKind::kContainer && slice != nullptr)
+    start.device_nodes = slices_.inventory().device_nodes(slice->spec);
+  // Without one the launcher refuses, unless it has started the task already.
+  if (start.spec.kind == TaskKind::kMicroVm && slice != nullptr) start.hypervisor = slices_.inventory().hypervisor(slice->spec);
+  turn.host(std::move(start));
 }
 
 void TaskTable::start_waiting(Turn& turn, const SliceId& slice) {

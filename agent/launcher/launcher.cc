@@ -491,6 +491,7 @@ void Launcher::withdrawn(const Start& start, const std::string& why) { send(Star
 
 // A directory of its own for what it needs on disk; and a container is started by a program that makes it.
 Result<> Launcher::into_container(Start& start, Launch& plan) {
+  if (start.spec.kind == TaskKind::kMicroVm) return into_guest(start, plan);
   const bool container = start.spec.kind == TaskKind::kContainer;
   const bool private_tmp = plan.confine.tmp == Confine::Tmp::kDisk && !container;
   if (!container && !private_tmp) return {};
@@ -515,9 +516,7 @@ Result<> Launcher::into_container(Start& start, Launch& plan) {
                                     std::to_string(start.spec.uid),
                                     "--gid",
                                     std::to_string(start.spec.gid)};
-  std::string groups;
-  for (const gid_t group : plan.groups) groups += (groups.empty() ? "" : ",") + std::to_string(group);
-  if (!groups.empty()) words.insert(words.end(), {"--groups", groups});
+  if (const std::string groups = joined(plan.groups); !groups.empty()) words.insert(words.end(), {"--groups", groups});
   if (!start.spec.directory.empty()) words.insert(words.end(), {"--directory", start.spec.directory});
   const std::string artifacts = options_.state_dir + "/artifacts/";
   for (const auto& word : start.spec.argv)  // its script
@@ -579,9 +578,11 @@ void Launcher::handle(const Signal& signal) {
   if (signal.whole && signal.signal == SIGKILL) {
     killing_.insert(signal.task);
     work();
-  } else if (signal.whole) {
+  } else if (signal.whole &&
+             (scratch_->mark_of(key_word(signal.task)).empty() || hooks::mutant("launcher.guest_signalled_whole"))) {
     (void)isolator_->signal(slice_word(task->slice), key_word(signal.task), signal.signal);
   } else if (task->how == ExitLog::How::kRunning) {
+    // A guest's emulator must not get it: the first process passes it on to the program inside.
     // Our own child keeps its pid until we reap it; another's may have lost it already.
     const auto it = pidfds_.find(signal.task);
     if (it == pidfds_.end()) {
@@ -677,6 +678,9 @@ void Launcher::clear_leaf(const TaskKey& key) {
     return;
   }
   killing_.erase(key);
+  // Its own end it took along, whatever that was; not so when it was killed.
+  if (task && !(task->how == ExitLog::How::kEnded && WIFEXITED(task->wait_status)))
+    if (const std::string uri = scratch_->mark_of(name); !uri.empty()) sweep_guests(uri);
   scratch_->drop(name);
   if (task) cleared(key, *task);
 }

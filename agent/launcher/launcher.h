@@ -49,6 +49,8 @@ class Launcher {
   void handle(Release release);
   void handle(Start start);
   Result<> into_container(Start& start, Launch& plan);
+  Result<> into_guest(Start& start, Launch& plan);
+  void sweep_guests(const std::string& uri);
   Launched start_in_leaf(const Start& start, Launch& plan, LaunchFailed& failed);
   void handle(const Signal& signal);
   void handle(const Forget& forget);

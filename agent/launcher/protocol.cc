@@ -154,6 +154,7 @@ struct Encoder {
   std::string operator()(const Start& p) const {
     std::string out = "start " + key_word(p.task) + " " + slice_word(p.slice) + to_words(p.confine);
     for (const auto& node : p.device_nodes) out += " dev=" + node;
+    if (!p.hypervisor.empty()) out += " vm=" + p.hypervisor;
     return out + "\n" + wire::encode_task(p.spec);
   }
   std::string operator()(const Signal& p) const {
@@ -273,6 +274,8 @@ Result<Packet> decode(std::string_view bytes) {
       const std::string_view word = w.word();
       if (word.compare(0, 4, "dev=") == 0) {
         p.device_nodes.emplace_back(word.substr(4));
+      } else if (word.compare(0, 3, "vm=") == 0) {
+        p.hypervisor = word.substr(3);
       } else {
         BOURSE_TRY(read_word(p.confine, word));
       }

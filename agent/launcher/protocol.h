@@ -55,6 +55,7 @@ struct Start {
   TaskSpec spec;
   Confine confine{};
   std::vector<std::string> device_nodes{};  // for a container's /dev
+  std::string hypervisor{};                 // of a virtual machine: libvirt's URI
 };  // -> StartedTask or StartFailed; artifacts already resolved to paths. spec.in_turn: waits, see turns.h
 struct Signal {
   TaskKey task;

@@ -1,25 +1,23 @@
 #include "agent/launcher/scratch.h"
 
 #include <dirent.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstdio>
-#include <vector>
+#include <climits>
 
+#include "agent/launcher/spawn_aside.h"
 #include "common/core/hooks.h"
-
-extern char** environ;
 
 namespace bourse::launcher {
 
 namespace {
 
 constexpr const char* kTrash = ".removed-";
+constexpr const char* kMark = ".mark";
 
 }  // namespace
 
@@ -41,6 +39,20 @@ Result<std::string> Scratch::make(const std::string& task, uid_t uid, gid_t gid)
   return path;
 }
 
+// As a symbolic link that leads nowhere: it is there whole or not at all.
+Result<> Scratch::mark(const std::string& task, const std::string& word) {
+  const std::string path = directory_ + "/" + file_name(task) + "/" + kMark;
+  if (symlink(word.c_str(), path.c_str()) != 0) return errno_error("make " + path);
+  return {};
+}
+
+std::string Scratch::mark_of(const std::string& task) const {
+  if (made_.count(file_name(task)) == 0) return {};
+  std::array<char, PATH_MAX> word{};
+  const ssize_t n = readlink((directory_ + "/" + file_name(task) + "/" + kMark).c_str(), word.data(), word.size());
+  return n > 0 ? std::string(word.data(), static_cast<std::size_t>(n)) : std::string();
+}
+
 void Scratch::drop(const std::string& task) {
   if (!made_.empty() && made_.erase(file_name(task)) != 0) remove(directory_ + "/" + file_name(task));
 }
@@ -56,20 +68,7 @@ void Scratch::remove(const std::string& path) {
     trash = path;
   }
   hooks::crash_point("launcher.scratch_renamed");
-  const std::string words[] = {"rm", "-rf", "--", trash};
-  std::vector<char*> argv;
-  for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, "rm", nullptr, &attributes, argv.data(), environ);  // reaped with all others
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) std::fprintf(stderr, "bourse-launcher: %s cannot be removed: error %d\n", trash.c_str(), error);
+  spawn_aside({"rm", "-rf", "--", trash});
 }
 
 void Scratch::recover(const std::set<std::string>& tasks) {

@@ -18,6 +18,9 @@ class Scratch {
   explicit Scratch(std::string directory) : directory_(std::move(directory)) {}
   // An empty directory for this task that belongs to the user, closed to others. One that is there is emptied first.
   Result<std::string> make(const std::string& task, uid_t uid, gid_t gid);
+  // A word that is kept with the directory, over restarts: of a guest, its hypervisor. "" where there is none.
+  Result<> mark(const std::string& task, const std::string& word);
+  [[nodiscard]] std::string mark_of(const std::string& task) const;
   void drop(const std::string& task);  // one that never was is fine
   // After a restart: those of these tasks are theirs, others are removed.
   void recover(const std::set<std::string>& tasks);

@@ -35,4 +35,10 @@ Result<std::vector<gid_t>> Users::groups(const std::string& name, uid_t uid, gid
   return groups;
 }
 
+std::string joined(const std::vector<gid_t>& groups) {
+  std::string out;
+  for (const gid_t group : groups) out += (out.empty() ? "" : ",") + std::to_string(group);
+  return out;
+}
+
 }  // namespace bourse::launcher

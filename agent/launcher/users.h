@@ -29,4 +29,7 @@ class Users {
   std::map<std::tuple<std::string, uid_t, gid_t>, Kept> kept_;
 };
 
+// "4,27,1000", for a program's arguments.
+std::string joined(const std::vector<gid_t>& groups);
+
 }  // namespace bourse::launcher

@@ -103,7 +103,6 @@ std::string domain_xml(const Domain& domain) {
   if (!domain.kernel.empty()) xml += "    <kernel>" + xml_quoted(domain.kernel) + "</kernel>\n";
   if (!domain.initrd.empty()) xml += "    <initrd>" + xml_quoted(domain.initrd) + "</initrd>\n";
   if (!domain.command_line.empty()) xml += "    <cmdline>" + xml_quoted(domain.command_line) + "</cmdline>\n";
-  if (domain.kernel.empty()) xml += "    <boot dev='hd'/>\n";
   xml += "  </os>\n  <features>\n";
   if (x86) xml += "    <acpi/>\n";
   if (!domain.kvm) xml += "    <tcg>\n      <tb-cache unit='MiB'>" + std::to_string(kTranslationMiB) + "</tb-cache>\n    </tcg>\n";
@@ -116,11 +115,23 @@ std::string domain_xml(const Domain& domain) {
       "  <clock offset='utc'/>\n  <on_poweroff>destroy</on_poweroff>\n  <on_reboot>destroy</on_reboot>\n  "
       "<on_crash>destroy</on_crash>\n"
       "  <devices>\n";
+  // Firmware shows a guest the disks that it may boot from, and no others.
+  const auto order = [&](int place) {
+    return domain.kernel.empty() ? "      <boot order='" + std::to_string(place) + "'/>\n" : std::string();
+  };
+  // libvirt gives our own files to whoever runs the emulator; the image it leaves as it is, for others use it too.
   if (!domain.disk.empty())
-    // Every write goes to a file that is thrown away with the guest: an image serves many tasks.
-    xml += "    <disk type='file' device='disk'>\n      <driver name='qemu' type='" + xml_quoted(domain.disk_format) +
-           "'/>\n      <source file='" + xml_quoted(domain.disk) +
-           "'/>\n      <target dev='vda' bus='virtio'/>\n      <transient/>\n    </disk>\n";
+    xml += "    <disk type='file' device='disk'>\n      <driver name='qemu' type='qcow2'/>\n      <source file='" +
+           xml_quoted(domain.disk_layer) + "'/>\n      <backingStore type='file'>\n        <format type='" +
+           xml_quoted(domain.disk_format) + "'/>\n        <source file='" + xml_quoted(domain.disk) +
+           "'>\n          <seclabel model='dac' relabel='no'/>\n        </source>\n        <backingStore/>\n      </backingStore>\n"
+           "      <target dev='vda' bus='virtio'/>\n" +
+           order(1) + "    </disk>\n";
+  if (!domain.task_disk.empty())
+    xml += "    <disk type='file' device='disk'>\n      <driver name='qemu' type='raw'/>\n      <source file='" +
+           xml_quoted(domain.task_disk) +
+           "'/>\n      <target dev='vdb' bus='virtio'/>\n      <readonly/>\n      <serial>bourse-task</serial>\n" + order(2) +
+           "    </disk>\n";
   xml +=
       "    <serial type='pty'><target port='0'/></serial>\n    <console type='pty'><target type='serial' port='0'/></console>\n"
       "    <controller type='usb' model='none'/>\n    <memballoon model='none'/>\n  </devices>\n</domain>\n";

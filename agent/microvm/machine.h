@@ -19,7 +19,9 @@ struct Domain {
   bool kvm = false;  // else emulated
   Bytes mem;         // of the guest
   std::uint32_t cpus = 1;
-  std::string kernel, initrd, disk, disk_format, command_line;  // paths; empty: none
+  std::string kernel, initrd, command_line;  // paths, but for the last; empty: none
+  // The image, below the layer that takes its writes (see overlay.h); and the task, for a guest that brings its own first process.
+  std::string disk, disk_format, disk_layer, task_disk;
 };
 std::string domain_xml(const Domain& domain);
 

@@ -24,6 +24,7 @@
 #include "agent/microvm/guest.h"
 #include "agent/microvm/libvirt_api.h"
 #include "agent/microvm/machine.h"
+#include "agent/microvm/overlay.h"
 #include "common/core/hooks.h"
 #include "common/world/files.h"
 
@@ -80,6 +81,16 @@ Result<File> open_as(const Arguments& who, const std::string& path, std::size_t 
   return file;
 }
 
+Result<> write_new(const std::string& path, std::string_view content) {
+  const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (to < 0) return errno_error("make " + path);
+  const bool fine = write_all(to, content);
+  Error error = errno_error("write " + path);
+  close(to);
+  if (!fine) return error;
+  return {};
+}
+
 // Our own copy, since who runs the emulator may not read the user's files, and must not be led to others.
 Result<> copy(const File& from, const std::string& path, std::string_view tail) {
   const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -112,9 +123,9 @@ Result<std::string> read_program(const Arguments& who, const std::string& path) 
 }
 
 // A disk is opened by the emulator, later and with rights that the user has not: it must not be possible to swap it meanwhile.
-Result<> check_disk(const Arguments& who, const std::string& path) {
+Result<DiskShape> check_disk(const Arguments& who, const std::string& path) {
   if (path.empty() || path.front() != '/') return Error(Code::kInvalid, "disk " + path + ": its full path is needed");
-  (void)BOURSE_TRY(open_as(who, path, SIZE_MAX, "disk"));
+  const File file = BOURSE_TRY(open_as(who, path, SIZE_MAX, "disk"));
   for (std::string part = path; part.size() > 1; part = directory_of(part)) {
     struct stat st {};
     if (lstat(part.c_str(), &st) != 0) return errno_error("disk " + part);
@@ -125,15 +136,9 @@ Result<> check_disk(const Arguments& who, const std::string& path) {
                                       (S_ISLNK(st.st_mode) ? "a symbolic link" : "not root's alone") +
                                       "; images of disks are installed by the administrator");
   }
-  return {};
-}
-
-std::string disk_format(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  std::array<char, 4> magic{};
-  const bool read_it = fd >= 0 && read(fd, magic.data(), magic.size()) == 4;
-  if (fd >= 0) close(fd);
-  return read_it && std::memcmp(magic.data(), "QFI\xfb", 4) == 0 ? "qcow2" : "raw";
+  auto shape = read_disk_shape(file.fd, file.size);
+  if (!shape) return std::move(shape).error().add("disk " + path);
+  return shape;
 }
 
 // --- the guest ---------------------------------------------------------------------------------------------------------------
@@ -214,27 +219,34 @@ Result<> Guest::files(char** env) {
     BOURSE_TRY(copy(kernel, spec_.kernel, {}));
     spec_.command_line = kernel_words(spec_.arch, arguments_);
   }
+  GuestTask task;
+  task.argv = arguments_.argv;
+  task.directory = arguments_.directory;
+  for (char** variable = env; *variable != nullptr; ++variable) task.env.emplace_back(*variable);
+  // A full path that is on this host is the job's script or program, and goes along; else it is meant inside.
+  if (!task.argv.empty() && task.argv[0].starts_with('/')) {
+    auto program = read_program(arguments_, task.argv[0]);
+    if (program)
+      task.program = *std::move(program);
+    else if (program.error().code() == Code::kLimit)
+      return std::move(program).error();
+  }
   if (!arguments_.initrd.empty()) {
-    GuestTask task;
-    task.argv = arguments_.argv;
-    task.directory = arguments_.directory;
-    for (char** variable = env; *variable != nullptr; ++variable) task.env.emplace_back(*variable);
-    // A full path that is on this host is the job's script or program, and goes along; else it is meant inside.
-    if (!task.argv.empty() && task.argv[0].front() == '/') {
-      auto program = read_program(arguments_, task.argv[0]);
-      if (program)
-        task.program = *std::move(program);
-      else if (program.error().code() == Code::kLimit)
-        return std::move(program).error();
-    }
     spec_.initrd = arguments_.scratch + "/initrd";
     const File initrd = BOURSE_TRY(open_as(arguments_, arguments_.initrd, kImageMax, "initramfs"));
     BOURSE_TRY(copy(initrd, spec_.initrd, guest_archive(task)));
+  } else {
+    spec_.task_disk = arguments_.scratch + "/task";
+    BOURSE_TRY(write_new(spec_.task_disk, guest_archive(task)));
   }
   if (!arguments_.disk.empty()) {
-    BOURSE_TRY(check_disk(arguments_, arguments_.disk));
+    const DiskShape shape = BOURSE_TRY(check_disk(arguments_, arguments_.disk));
     spec_.disk = arguments_.disk;
-    spec_.disk_format = disk_format(spec_.disk);
+    spec_.disk_format = shape.qcow2 ? "qcow2" : "raw";
+    spec_.disk_layer = arguments_.scratch + "/disk";
+    auto layer = overlay_file(spec_.disk, shape);
+    if (!layer) return std::move(layer).error().add("disk " + spec_.disk);
+    BOURSE_TRY(write_new(spec_.disk_layer, *layer));
   }
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include "agent/microvm/libvirt_api.h"
 #include "agent/probes/apart.h"
+#include "common/core/vm_image.h"
 #include "common/world/rooted.h"
 
 namespace bourse {
@@ -56,8 +57,8 @@ Result<ProbeReport> ask(const std::string& uri, std::int64_t guests) {
   device.id = DeviceId(libvirt_device(uri));
   device.mode = Device::Mode::kCounters;
   device.model = type == nullptr ? "" : type;
-  device.counters.set("guests", guests);
-  device.attributes["libvirt.uri"] = uri;
+  device.counters.set(kVmGuests, guests);
+  device.attributes[kVmUriAttribute] = uri;
   device.attributes["env.BOURSE_VM_URI"] = uri;
   if (unsigned long version = 0; api.version(connection, &version) == 0 && version > 0)
     device.attributes["vm.version"] = version_text(version);
@@ -127,7 +128,7 @@ Result<ProbeReport> run_libvirt(const ProbeInput& input) {
       device.kind = std::string(kHypervisorKind) + uris[i].substr(0, uris[i].find_first_of("+:"));
       device.mode = Device::Mode::kCounters;
       device.healthy = false;
-      device.attributes["libvirt.uri"] = uris[i];
+      device.attributes[kVmUriAttribute] = uris[i];
       inventory.devices.push_back(std::move(device));
       inventory.notes.push_back("libvirt: " + uris[i] + ": " + answers[i].error().text());
       continue;

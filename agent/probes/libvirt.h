@@ -17,7 +17,6 @@
 namespace bourse {
 
 constexpr const char* kProbeLibvirt = "libvirt";
-constexpr std::string_view kHypervisorKind = "hypervisor/";
 
 Result<ProbeReport> run_libvirt(const ProbeInput& input);
 

@@ -43,6 +43,7 @@ struct StartTask {
   SliceId slice;
   TaskSpec spec;
   std::vector<std::string> device_nodes{};  // as in CarveSlice
+  std::string hypervisor{};                 // kMicroVm: libvirt's URI of that of its slice
 };
 struct SignalTask {
   TaskKey task;

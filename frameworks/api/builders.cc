@@ -263,6 +263,10 @@ int bourse_task_spec_warning(bourse_task_spec* t, int32_t signal, int64_t before
 int bourse_task_spec_fence(bourse_task_spec* t, int32_t on) {
   return with(t, [&] { return t->value.fence_lease = on != 0, 0; });
 }
+int bourse_task_spec_image(bourse_task_spec* t, const char* image) {
+  if (!t || !image) return BOURSE_E_INVALID;
+  return guard([&] { return t->value.image = image, 0; });
+}
 int bourse_task_spec_trace(bourse_task_spec* t, const char* traceparent) {
   if (!t || !traceparent) return BOURSE_E_INVALID;
   return guard([&] { return t->value.trace = traceparent, 0; });

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/core/hooks.h"
+#include "common/core/vm_image.h"
 #include "common/world/log.h"
 #include "frameworks/batch/batch.h"
 
@@ -582,7 +583,8 @@ Placement Batch::placement_of(const Job& job, const Run& run) const {
   for (const AgentId& agent : run.agents) p.hosts.push_back(agent.str());
   const Shape& shape = layouts_.at(run.layout).need.shape;
   p.cpus_per_node = shape.cpus, p.mem_per_node = shape.mem;
-  for (const DeviceAsk& ask : shape.devices) p.devices_per_node += ask.count;
+  for (const DeviceAsk& ask : shape.devices)
+    if (ask.kind != kHypervisorKind) p.devices_per_node += ask.count;
   if (shape.whole_host && !run.slices.empty())
     if (const Slice* slice = const_cast<Allocations&>(alloc_).find(run.slices.front());
         slice != nullptr && slice->amount.cpus > p.cpus_per_node)
@@ -607,6 +609,7 @@ void Batch::launch(Job& job, Run& run) {
   task.append_output = spec.append_output;
   task.umask = spec.umask;
   task.rlimits = spec.rlimits;
+  if (!spec.vm.empty()) task.kind = TaskKind::kMicroVm, task.image = spec.vm;
   if (job.script != nullptr && !program) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
   task.time_limit = run.limit;
   task.kill_grace = options_.kill_grace;

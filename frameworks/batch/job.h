@@ -119,6 +119,7 @@ struct JobSpec {
   bool append_output = false;
   std::uint32_t umask = 0022;
   std::vector<Rlimit> rlimits;
+  std::string vm;  // what the virtual machine boots that it runs in, see vm_image.h; "": it runs in none
 
   // How much.
   std::uint32_t nodes_min = 0, nodes_max = 0;

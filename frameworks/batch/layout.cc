@@ -1,9 +1,10 @@
 #include "frameworks/batch/layout.h"
 
-#include "frameworks/batch/protocol.h"
-
 #include <algorithm>
 #include <set>
+
+#include "common/core/vm_image.h"
+#include "frameworks/batch/protocol.h"
 
 namespace bourse::batch {
 namespace {
@@ -58,6 +59,7 @@ Result<> check_spec(const JobSpec& spec, const BatchOptions& options) {
     if (word.find('=') == std::string::npos || word.front() == '=') return invalid("environment: '" + word + "' is not NAME=value");
   BOURSE_TRY(parse_array(spec.array));
   BOURSE_TRY(parse_dependencies(spec.dependency));
+  if (!spec.vm.empty()) BOURSE_TRY(parse_vm_image(spec.vm));
   return {};
 }
 
@@ -105,6 +107,7 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
     shape.mem = Bytes(*mem);
   }
   shape.devices = spec.devices_per_node;
+  if (!spec.vm.empty()) shape.devices.push_back(vm_device(BOURSE_TRY(parse_vm_image(spec.vm))));
   if (const std::uint64_t gpus =
           spec.gpus != 0 ? divide_up(spec.gpus, nodes) : std::uint64_t{spec.gpus_per_task} * out.tasks_per_node;
       gpus > 0) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/core/one_of_members.h"
+#include "common/core/vm_image.h"
 
 // Encoding is written with builders field by field; defaults cost nothing on the wire. Decoding reads verified tables and checks
 // the limits of protocol.h; the first limit that is broken is remembered in a Reader and turned into one error at the end.
@@ -69,7 +70,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   auto devices = put_list(b, s.devices_per_node, [&](const DeviceAsk& a) { return put(b, a); });
   auto gpu_kind = put(b, s.gpu_kind), node_list = put(b, s.node_list), exclude = put(b, s.exclude);
   auto constraints = put(b, s.constraints);
-  auto array = put(b, s.array), dependency = put(b, s.dependency);
+  auto array = put(b, s.array), dependency = put(b, s.dependency), vm = put(b, s.vm);
   fb::SpecBuilder t(b);
   t.add_name(name), t.add_partition(partition), t.add_account(account), t.add_qos(qos), t.add_comment(comment);
   t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type),
@@ -89,7 +90,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   t.add_priority(s.priority ? static_cast<std::int64_t>(*s.priority) : -1), t.add_requeue(tri(s.requeue));
   t.add_kill_on_invalid_dependency(tri(s.kill_on_invalid_dependency));
   t.add_warn_signal(s.warn_signal), t.add_warn_before(s.warn_before.count()), t.add_warn_shell_only(s.warn_shell_only);
-  t.add_slurm_names(s.slurm_names);
+  t.add_slurm_names(s.slurm_names), t.add_vm(vm);
   return t.Finish();
 }
 
@@ -388,6 +389,7 @@ class Reader {
     o.requeue = tri(s->requeue()), o.kill_on_invalid_dependency = tri(s->kill_on_invalid_dependency());
     o.warn_signal = s->warn_signal(), o.warn_before = duration(s->warn_before(), "signal time");
     o.warn_shell_only = s->warn_shell_only(), o.slurm_names = s->slurm_names();
+    o.vm = text(s->vm(), "virtual machine", kVmImageBytesMax);
     return o;
   }
   JobSelector selector(const fb::Selector* s) {

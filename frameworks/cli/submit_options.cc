@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
+
+#include "common/core/vm_image.h"
 
 namespace bourse::cli {
 namespace {
@@ -199,6 +202,11 @@ class Builder {
     if (name == "cluster") return &out_.cluster_dir;
     if (name == "export") return &export_;
     if (name == "wrap") return &wrap_;
+    if (name == "vm") return &vm_;
+    if (name == "vm-initrd") return &vm_image_.initrd;
+    if (name == "vm-disk") return &vm_image_.disk;
+    if (name == "vm-arch") return &vm_image_.arch;
+    if (name == "vm-append") return &vm_image_.append;
     return nullptr;
   }
 
@@ -292,7 +300,8 @@ class Builder {
   }
 
  public:
-  std::string export_, wrap_;
+  std::string export_, wrap_, vm_;
+  VmImage vm_image_;  // of --vm-...
   bool exec_ = false;
 
  private:
@@ -300,6 +309,23 @@ class Builder {
   batch::JobSpec& job_;
   const Submitter& who_;
 };
+
+// --vm and what goes with it. Which of both it names, a kernel or a disk that boots, is said by what stands beside it.
+Result<std::string> virtual_machine(const std::string& vm, VmImage image, const Submitter& who) {
+  if (vm.empty()) {
+    if (image != VmImage{}) return Error(Code::kInvalid, "--vm-initrd, --vm-disk, --vm-arch and --vm-append go with --vm");
+    return std::string();
+  }
+  std::string& first = image.initrd.empty() && image.disk.empty() ? image.disk : image.kernel;
+  first = vm;
+  for (std::string* path : {&image.kernel, &image.initrd, &image.disk})
+    if (!path->empty()) *path = absolute(*path, who.directory);
+  struct utsname names {};
+  if (image.arch.empty() && uname(&names) == 0) image.arch = names.machine;
+  auto text = to_text(image);
+  if (!text) return std::move(text).error().add("--vm");
+  return text;
+}
 
 Result<std::vector<Setting>> from_environment(const std::vector<std::string>& environment) {
   std::vector<Setting> settings;
@@ -393,6 +419,7 @@ Result<Submission> read_submission(const std::vector<std::string>& words, const 
   job.env = BOURSE_TRY(exported(builder.export_, who.environment));
   job.submit_dir = who.directory;
   job.directory = job.directory.empty() ? who.directory : absolute(job.directory, who.directory);
+  job.vm = BOURSE_TRY(virtual_machine(builder.vm_, builder.vm_image_, who));
   if (job.stdout_path.empty()) job.stdout_path = default_output;
   if (!default_output.empty() && job.stdout_path == default_output && !job.array.empty()) {
     const std::size_t at = job.stdout_path.find("%j");

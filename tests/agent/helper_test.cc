@@ -186,6 +186,8 @@ TEST(Hotplug, HardwareIsToldFromOtherNews) {
   EXPECT_EQ(hardware_of_uevent("add@/devices/pci0/0000:01:00.0\0ACTION=add\0SUBSYSTEM=pci\0SEQNUM=7\0"s),
             "add /devices/pci0/0000:01:00.0 (pci)");
   EXPECT_EQ(hardware_of_uevent("change@/devices/virtual/block/loop0\0ACTION=change\0SUBSYSTEM=block\0"s), "");
+  EXPECT_EQ(hardware_of_uevent("change@/devices/virtual/misc/kvm\0ACTION=change\0SUBSYSTEM=misc\0EVENT=create\0"s), "")
+      << "a guest of somebody's";
   EXPECT_EQ(hardware_of_uevent("libudev\0\xfe\xed"s), "");
   EXPECT_EQ(hardware_of_uevent(""), "");
 }

@@ -35,7 +35,7 @@ std::vector<std::string> samples() {
           encode(Prepare{kSlice, {MilliCpus{1500}, Bytes{1 << 30}, {0, 5, 63}, {1}, 100}}),
           encode(Prepare{kSlice, all_limits()}),
           encode(Release{kSlice}),
-          encode(Start{kTask, kSlice, spec, confine, {"/dev/x0", "/dev/xctl"}}),
+          encode(Start{kTask, kSlice, spec, confine, {"/dev/x0", "/dev/xctl"}, "qemu:///system?socket=/run/x"}),
           encode(Signal{kTask, 15, true}),
           encode(Forget{kTask}),
           encode(state),

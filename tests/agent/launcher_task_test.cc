@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/agent/launcher_rig.h"
@@ -55,6 +56,21 @@ TEST_F(LauncherTask, GetsExactlyItsEnvironmentUmaskLimitsAndNothingOfTheLauncher
   std::string masks = out();
   if (const auto at = masks.find("SigIgn:\t"); at != std::string::npos) masks[at + 15] = masks[at + 16] = '0';
   EXPECT_HAS(masks, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000");
+}
+
+// Guests themselves are in tests/microvm.
+TEST_F(LauncherTask, IsNoGuestWithoutAHypervisorAndAnImage) {
+  const SliceId slice = prepare();
+  TaskSpec spec = shell("true");
+  spec.kind = TaskKind::kMicroVm;
+  spec.image = "kernel=/boot/vmlinuz,initrd=/boot/initrd";
+  EXPECT_HAS(start_fails(slice, spec), "its slice has no hypervisor");
+  for (const auto& [image, why] : {std::pair{"", "a kernel or a disk image is needed"}, {"vmlinuz", "is not NAME=VALUE"}}) {
+    spec.image = image;
+    send(launcher::Start{new_task(), slice, spec, {}, {}, "qemu:///system"});
+    EXPECT_HAS(wait_for<launcher::StartFailed>().reason, why);
+  }
+  EXPECT_FALSE(std::filesystem::exists(state_dir_ + "/scratch")) << "nothing was made for them";
 }
 
 TEST_F(LauncherTask, WritesOutputAsAsked) {

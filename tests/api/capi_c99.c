@@ -126,6 +126,7 @@ int c99_builds_everything(void) {
   OK(bourse_task_spec_fence(spec, 1));
   OK(bourse_task_spec_trace(spec, ""));
   OK(bourse_task_spec_in_turn(spec, 0));
+  OK(bourse_task_spec_image(spec, "/images/disk.qcow2"));
   OK(bourse_task_spec_clear(spec));
   bourse_shape_free(shape);
   bourse_demand_free(demand);

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <numeric>
 
+#include "common/core/vm_image.h"
+#include "frameworks/batch/layout.h"
 #include "tests/batch/house.h"
 
 namespace bourse::batch::test {
@@ -410,6 +412,19 @@ TEST_F(BatchActor, SetsTheLimitAndWarningOfTheTask) {
   EXPECT_EQ(task.argv, (Strings{"{artifact:script}", "a b"}));
   EXPECT_EQ(task.artifacts.at(0).inline_bytes, s.script);
   EXPECT_EQ(task.uid, 1000u);
+}
+
+TEST_F(BatchActor, AJobInAVirtualMachineTakesAPlaceOfAHypervisor) {
+  JobSpec s = House::job();
+  s.vm = "kernel=/k,initrd=/i,arch=aarch64";
+  const auto layout = lay_out(s, BatchOptions{}, MilliCpus(0));
+  ASSERT_TRUE(layout) << layout.error().text();
+  ASSERT_EQ(layout->need.shape.devices.size(), 1u);
+  EXPECT_EQ(layout->need.shape.devices[0], vm_device(*parse_vm_image(s.vm)));
+  s.vm = "kernel=/k";
+  const auto checked = check_spec(s, BatchOptions{});
+  ASSERT_FALSE(checked);
+  EXPECT_NE(checked.error().text().find("a kernel needs an initrd"), std::string::npos);
 }
 
 // --- attempts ------------------------------------------------------------------------------------------------------

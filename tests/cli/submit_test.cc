@@ -1,6 +1,7 @@
 // submit's option grammar, directives and values, by the forms that scripts in the wild use.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -121,6 +122,21 @@ TEST_F(SubmitTest, WhatIsNoScriptIsRefusedWithWhatToDo) {
   EXPECT_NE(why({dir_}).find("directory"), std::string::npos);
   EXPECT_NE(why({dir_ + "/none"}).find("No such file"), std::string::npos);
   EXPECT_NE(why({write("huge", "#!/bin/sh\n" + std::string(5 * 1024 * 1024, '#'))}).find("larger than 4MiB"), std::string::npos);
+}
+
+TEST_F(SubmitTest, AVirtualMachineIsADiskOrAKernel) {
+  struct utsname names {};
+  ASSERT_EQ(uname(&names), 0);
+  const std::string here = std::string(",arch=") + names.machine;
+  EXPECT_EQ(must({"--wrap=x"}).job.vm, "");
+  EXPECT_EQ(must({"--vm=/images/a.qcow2", "--wrap=x"}).job.vm, "disk=/images/a.qcow2" + here);
+  EXPECT_EQ(must({"--vm=vmlinuz", "--vm-initrd=sub/initrd", "--wrap=x"}).job.vm,
+            "kernel=" + who_.directory + "/vmlinuz,initrd=" + who_.directory + "/sub/initrd" + here);
+  EXPECT_EQ(must({"--vm=/k", "--vm-disk=/d", "--vm-arch=aarch64", "--vm-append=quiet a=1,2", "--wrap=x"}).job.vm,
+            "kernel=/k,disk=/d,arch=aarch64,append=quiet a=1,2");
+  EXPECT_NE(why({"--vm-initrd=/i", "--wrap=x"}).find("go with --vm"), std::string::npos);
+  EXPECT_NE(why({"--vm=/a,b", "--wrap=x"}).find("comma"), std::string::npos);
+  EXPECT_NE(why({"--vm=/d", "--vm-append=quiet", "--wrap=x"}).find("appended to a kernel only"), std::string::npos);
 }
 
 // The forms of Slurm's manual, sbatch(1), --time and --mem.

@@ -1,4 +1,5 @@
 // What goes into a guest and what comes out of it. Guests themselves are in microvm.test.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "agent/microvm/guest.h"
 #include "agent/microvm/libvirt_api.h"
 #include "agent/microvm/machine.h"
+#include "agent/microvm/overlay.h"
 #include "tests/support/tree.h"
 
 namespace bourse {
@@ -123,12 +125,78 @@ TEST(MicroVmDomain, IsWhatLibvirtsSchemaAllows) {
         domain.command_line = disk ? "" : "console=ttyS0 x='y'";
         domain.disk = disk ? "/images/disk.qcow2" : "";
         domain.disk_format = "qcow2";
+        domain.disk_layer = disk ? "/scratch/t1/disk" : "";
+        domain.task_disk = disk ? "/scratch/t1/task" : "";
         write(tree.path() + "/domain.xml", domain_xml(domain));
         EXPECT_EQ(run("virt-xml-validate " + tree.path() + "/domain.xml domain 2>&1 | grep -v ' validates$'"), "(status 256)")
             << domain_xml(domain);
       }
     }
   }
+}
+
+// QEMU's own tool says what a layer is.
+TEST(MicroVmOverlay, IsAnImageOverTheOther) {
+  if (run("command -v qemu-img").empty()) GTEST_SKIP() << "qemu-img (qemu-utils) is not installed";
+  const tests::Tree tree;
+  const std::string below = tree.path() + "/below", layer = tree.path() + "/layer";
+  struct Case {
+    const char* make;
+    bool qcow2;
+    std::uint64_t size;
+  };
+  const Case cases[] = {{"head -c 1000000 /dev/urandom >", false, 1000448},  // whole sectors
+                        {"truncate -s 700G ", false, 700ULL << 30},
+                        {"qemu-img create -q -f qcow2 -o compat=0.10 ", true, 3ULL << 30},
+                        {"qemu-img create -q -f qcow2 -o compat=1.1 ", true, 9ULL << 40}};
+  for (const Case& each : cases) {
+    (void)run("rm -f " + below);
+    ASSERT_EQ(run(each.make + below + (each.qcow2 ? " " + std::to_string(each.size) : "") + " 2>&1"), "");
+    const int fd = open(below.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat st {};
+    ASSERT_EQ(fstat(fd, &st), 0);
+    const auto shape = read_disk_shape(fd, static_cast<std::uint64_t>(st.st_size));
+    close(fd);
+    ASSERT_TRUE(shape) << shape.error().text();
+    EXPECT_EQ(shape->qcow2, each.qcow2);
+    EXPECT_EQ(shape->size, each.size);
+    const auto file = overlay_file(below, *shape);
+    ASSERT_TRUE(file) << file.error().text();
+    write(layer, *file);
+    EXPECT_NE(run("qemu-img check -f qcow2 " + layer + " 2>&1").find("No errors were found on the image"), std::string::npos)
+        << each.make << run("qemu-img check -f qcow2 " + layer + " 2>&1");
+    const std::string info = run("qemu-img info --output=json -f qcow2 " + layer);
+    EXPECT_NE(info.find("\"virtual-size\": " + std::to_string(each.size) + ","), std::string::npos) << info;
+    EXPECT_NE(info.find("\"backing-filename\": \"" + below + "\""), std::string::npos) << info;
+    EXPECT_NE(info.find(each.qcow2 ? "\"backing-filename-format\": \"qcow2\"" : "\"backing-filename-format\": \"raw\""),
+              std::string::npos)
+        << info;
+    if (each.size > (1ULL << 30)) continue;
+    EXPECT_EQ(run("qemu-img compare -f qcow2 -F raw " + layer + " " + below), "Images are identical.\n");
+    const std::string before = content(below);
+    EXPECT_EQ(run("qemu-io -f qcow2 -c 'write -q -P 7 4096 65536' " + layer + " 2>&1"), "");
+    EXPECT_EQ(content(below), before) << "writes stay in the layer";
+    EXPECT_NE(run("qemu-img check -f qcow2 " + layer).find("No errors were found on the image"), std::string::npos);
+  }
+}
+
+TEST(MicroVmOverlay, LiesOverNothingThatItsUserDidNotName) {
+  if (run("command -v qemu-img").empty()) GTEST_SKIP() << "qemu-img (qemu-utils) is not installed";
+  const tests::Tree tree;
+  const std::string path = tree.path();
+  ASSERT_EQ(run("cd " + path +
+                " && truncate -s 1M raw && : >empty && qemu-img create -q -f qcow2 -b raw -F raw thin &&"
+                " qemu-img create -q -f qcow2 -o data_file=data,data_file_raw=on split 1M 2>&1"),
+            "");
+  for (const char* name : {"thin", "split", "empty"}) {
+    const int fd = open((path + "/" + name).c_str(), O_RDONLY | O_CLOEXEC);
+    const auto shape = read_disk_shape(fd, 0);
+    close(fd);
+    ASSERT_FALSE(shape) << name;
+    EXPECT_NE(shape.error().text().find(std::string(name) == "empty" ? "it is empty" : "in another file"), std::string::npos)
+        << shape.error().text();
+  }
+  EXPECT_FALSE(overlay_file("/x", {false, UINT64_MAX}));
 }
 
 TEST(MicroVmDomain, BelongsToALivingProcessOrToNobody) {

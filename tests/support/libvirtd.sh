@@ -1,7 +1,7 @@
 # A libvirtd of the test's own: its directories are in a private mount namespace, its sockets below a directory of the test, so
 # that neither the host's daemon nor its guests are touched. Sourced by tests; the emulators it starts are its.
 #
-#   libvirtd_start DIR   LIBVIRTD_URI is then its address; 1 where it cannot be had (LIBVIRTD_WHY says why)
+#   libvirtd_start DIR   LIBVIRTD_URI is then its address, LIBVIRTD_USER who runs its emulators; 1 where it cannot be had (LIBVIRTD_WHY says why)
 #   libvirtd_kill DIR [SIGNAL]
 #   libvirtd_stop DIR    ends it and every guest
 
@@ -12,6 +12,9 @@ libvirtd_start() {
     command -v $i >/dev/null || [ -x /usr/sbin/$i ] || { LIBVIRTD_WHY="$i is not installed"; return 1; }
   done
   [ "$(id -u)" = 0 ] || { LIBVIRTD_WHY="only root can run a libvirtd of its own"; return 1; }
+  # As Debian's package has it, where it is installed whole.
+  LIBVIRTD_USER=root LIBVIRTD_GROUP=root
+  if id libvirt-qemu >/dev/null 2>&1; then LIBVIRTD_USER=libvirt-qemu LIBVIRTD_GROUP=$(id -gn libvirt-qemu); fi
   mkdir -p "$dir/sock"
   cat >"$dir/libvirtd.conf" <<CONF
 unix_sock_dir = "$dir/sock"
@@ -27,9 +30,15 @@ for d in run/libvirt var/lib/libvirt var/log/libvirt var/cache/libvirt etc/libvi
   mkdir -p "/$d" "$dir/state/$d" && mount --bind "$dir/state/$d" "/$d" || exit 1
 done
 mkdir -p /var/lib/libvirt/qemu /var/log/libvirt/qemu
+# As udev leaves it for the emulators' user, where this machine has no udev: what libvirtd may use and they may not makes it ask every
+# emulator again and again what it can do.
+if [ -c /dev/kvm ]; then
+  [ -e "$dir/kvm" ] || { mknod "$dir/kvm" c 10 232 && chgrp "$3" "$dir/kvm" && chmod 660 "$dir/kvm"; }
+  mount --bind "$dir/kvm" /dev/kvm
+fi
 cat >/etc/libvirt/qemu.conf <<CONF
-user = "root"
-group = "root"
+user = "$2"
+group = "$3"
 stdio_handler = "file"
 security_driver = "none"
 cgroup_controllers = []
@@ -40,11 +49,7 @@ exec /usr/sbin/libvirtd -f "$dir/libvirtd.conf" -p "$dir/pid"
 START
   mkdir -p /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt /etc/libvirt
   rm -f "$dir/pid"
-  if [ -e "$dir/namespace" ]; then # its files are in the namespace of the first one
-    nsenter --mount="$dir/namespace" /usr/sbin/libvirtd -f "$dir/libvirtd.conf" -p "$dir/pid" >"$dir/out" 2>&1 </dev/null &
-  else
-    unshare -m sh "$dir/start" "$dir" >"$dir/out" 2>&1 </dev/null &
-  fi
+  unshare -m sh "$dir/start" "$dir" "$LIBVIRTD_USER" "$LIBVIRTD_GROUP" >"$dir/out" 2>&1 </dev/null &
   LIBVIRTD_PID=$!
   for i in $(seq 300); do
     [ -S "$dir/sock/libvirt-sock" ] && virsh -q -c "$LIBVIRTD_URI" uri >/dev/null 2>&1 && return 0

@@ -581,6 +581,9 @@ BOURSE_API int bourse_task_spec_trace(bourse_task_spec* spec, const char* tracep
 /* [free] Not before the tasks that its slice was given earlier have ended, then at once: keeps a slice busy with short tasks. Until
  * then it is STAGING, and a kill with `unstarted_only` takes it back. */
 BOURSE_API int bourse_task_spec_in_turn(bourse_task_spec* spec, int32_t on);
+/* Of BOURSE_MICROVM: what it boots, "kernel=PATH,initrd=PATH[,disk=PATH][,arch=NAME][,append=WORDS]" or "disk=PATH[,arch=NAME]", with full
+ * paths on the agent's host. Its slice needs a device of kind "hypervisor/" with its counter "guests" at 1. */
+BOURSE_API int bourse_task_spec_image(bourse_task_spec* spec, const char* image);
 
 #ifdef __cplusplus
 }
