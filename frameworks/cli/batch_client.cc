@@ -19,6 +19,7 @@ namespace {
 
 constexpr Duration kFirstPause = milliseconds(20), kLongestPause = milliseconds(500);
 constexpr Duration kSilentFor = seconds(1);
+constexpr Duration kAbsentPatience = seconds(3);  // it took its socket away, as it does when it is ended in order
 constexpr Duration kSendTimeout = seconds(30);
 
 // A second time it changes nothing, and the answer is as good.
@@ -29,18 +30,19 @@ bool repeatable(const batch::RequestBody& body) {
   return !std::holds_alternative<batch::CancelRequest>(body) && !std::holds_alternative<batch::ChangeRequest>(body);
 }
 
-Duration patience_of_environment() {
+Duration patience_of_environment(Duration otherwise) {
   const char* text = std::getenv("BOURSE_CONNECT_WAIT");  // NOLINT(concurrency-mt-unsafe)
-  if (text == nullptr) return kPatience;
+  if (text == nullptr) return otherwise;
   const auto patience = parse_duration(text, seconds(1));
-  return patience ? *patience : kPatience;
+  return patience ? *patience : otherwise;
 }
 
 }  // namespace
 
 struct BatchClient::Impl {
   std::string path;
-  Duration patience = patience_of_environment();
+  Duration patience = patience_of_environment(kPatience);
+  Duration absent = patience_of_environment(kAbsentPatience);
   std::optional<LocalClient> connection;
   std::uint64_t tag = 0;
   // The last error was of the connection, not of the request. Then there is none any more.
@@ -65,7 +67,7 @@ struct BatchClient::Impl {
       }
       const Code code = made.error().code();
       const Duration waited = real_time().mono - start.mono;
-      if (!may_come(code) || waited >= patience || hooks::mutant("cli.reconnect"))
+      if (!may_come(code) || waited >= (code == Code::kNotFound ? std::min(patience, absent) : patience) || hooks::mutant("cli.reconnect"))
         return Error(Code::kIo, "no batch framework is listening; is the cluster up (`bourse up`), and BOURSE_DIR right?: " +
                                     made.error().text());
       if (waited >= kSilentFor && !said) {
@@ -131,7 +133,7 @@ Result<std::unique_ptr<BatchClient>> BatchClient::open(const std::string& dir) {
 }
 
 Result<> BatchClient::reconnect() { return impl_->connect(); }
-void BatchClient::set_patience(Duration patience) { impl_->patience = patience; }
+void BatchClient::set_patience(Duration patience) { impl_->patience = impl_->absent = patience; }
 
 std::uint64_t BatchClient::send(batch::RequestBody body) {
   batch::ToolRequest request;

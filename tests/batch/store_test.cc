@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -144,6 +145,19 @@ TEST_F(StoreTest, KeepsAllItToldWhenItsProcessIsKilled) {
   }
 }
 
+// A commit that makes the log longer has two things to flush, the data and the inode.
+TEST_F(StoreTest, HasTheSpaceOfItsLogBeforehandAndKeepsToIt) {
+  std::vector<std::string> none;
+  auto store = Store::open(path, none);
+  ASSERT_TRUE(store);
+  const auto size = std::filesystem::file_size(path + "-wal");
+  struct statvfs disk {};
+  ASSERT_EQ(statvfs(dir.c_str(), &disk), 0);
+  if (disk.f_bavail * disk.f_frsize > (1ULL << 30)) { EXPECT_GT(size, 16'000'000u); }
+  for (std::uint64_t id = 1; id <= 300; ++id) ASSERT_TRUE((*store)->append_now({submit(id)}));
+  EXPECT_EQ(std::filesystem::file_size(path + "-wal"), size);
+}
+
 // Garbage at the end of the write-ahead log, as a torn write leaves it: what was committed before stays.
 TEST_F(StoreTest, SurvivesATornTailOfItsLog) {
   std::string saved;
@@ -158,11 +172,13 @@ TEST_F(StoreTest, SurvivesATornTailOfItsLog) {
     std::filesystem::copy(path + "-wal", dir + "/copy/queue.db-wal");
   }
   path = dir + "/copy/queue.db";
-  const auto size = std::filesystem::file_size(path + "-wal");
-  ASSERT_GT(size, 4096u);
-  const int fd = ::open((path + "-wal").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  std::string log(std::filesystem::file_size(path + "-wal"), '\0');
+  const int fd = ::open((path + "-wal").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(pread(fd, log.data(), log.size(), 0), static_cast<ssize_t>(log.size()));
+  const auto last = static_cast<off_t>(log.find_last_not_of('\0'));  // behind it are zeros, or the end of the file
+  ASSERT_GT(last, 4096);
   const std::string junk(3000, '\x5a');
-  ASSERT_EQ(write(fd, junk.data(), junk.size()), static_cast<ssize_t>(junk.size()));
+  ASSERT_EQ(pwrite(fd, junk.data(), junk.size(), last + 1), static_cast<ssize_t>(junk.size()));
   close(fd);
   EXPECT_EQ(of<SubmitRecord>(load()).size(), 20u);
 }
