@@ -2,22 +2,27 @@
 //
 // Everything that runs a plugin's code runs in a child, so that a crash or an endless loop is a line in the report.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <string>
 
+#include "common/world/command_line.h"
 #include "common/world/log.h"
 #include "common/world/reactor.h"
-#include "frameworks/cli/command_line.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/complain.h"
 #include "frameworks/cli/scratch.h"
 #include "plugins/policy/builtin.h"
 #include "plugins/policy/conformance.h"
@@ -186,20 +191,17 @@ int list() {
 }  // namespace
 
 int plugin_main(int argc, char** argv) {
-  CLI::App app("Shows and checks plugins. See bourse-policy(7).", kProgram);
+  CommandLine app("Shows and checks plugins. See bourse-policy(7).", kProgram);
   std::string word, file, budget = "50ms", limit = "5m";
   std::uint32_t snapshots = 10'000;
   std::uint64_t seed = 1;
-  app.add_option("action", word, "check, info or list")
-      ->required()
-      ->check(CLI::IsMember({"check", "info", "list"}))
-      ->option_text("check|info|list");
-  app.add_option("file", file, "the plugin, or a policy's name; with :key=value,... its parameters")->option_text("FILE.so");
-  app.add_option("--snapshots", snapshots, "random snapshots of a cluster to try (10000)")->option_text("N");
-  app.add_option("--seed", seed, "of what is random")->option_text("N");
-  app.add_option("--budget", budget, "time for one ranking, scoring or walk (50ms)")->option_text("TIME");
-  app.add_option("--limit", limit, "time for all of it, after which it counts as looping (5m)")->option_text("TIME");
-  if (const int status = parse(app, argc, argv); status >= 0) return status;
+  app.option("action", word, "check, info or list").required().one_of({"check", "info", "list"}).shown_as("check|info|list");
+  app.option("file", file, "the plugin, or a policy's name; with :key=value,... its parameters").shown_as("FILE.so");
+  app.option("--snapshots", snapshots, "random snapshots of a cluster to try (10000)").shown_as("N");
+  app.option("--seed", seed, "of what is random").shown_as("N");
+  app.option("--budget", budget, "time for one ranking, scoring or walk (50ms)").shown_as("TIME");
+  app.option("--limit", limit, "time for all of it, after which it counts as looping (5m)").shown_as("TIME");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
   const auto budget_time = parse_duration(budget), limit_time = parse_duration(limit);
   if (!budget_time) return complain(kProgram, budget_time.error(), 2);
   if (!limit_time) return complain(kProgram, limit_time.error(), 2);
