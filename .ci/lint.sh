@@ -38,6 +38,9 @@ ban '([Nn][Vv][Ii][Dd][Ii][Aa]|[Aa]scend[^i]|[Aa]mdgpu|[Hh]uawei|[Xx]ilinx)' 'a 
 ban 'zmq\.hpp|<zmq\.h>' 'zmq outside the transport' master agent frameworks common/core common/wire common/sim plugins
 # See "One client".
 ban '#include "frameworks/api/' 'a framework includes more of the library than its public header' frameworks/batch
+# shellcheck disable=SC2086
+missing=$(awk -f .ci/includes.awk $files)
+[ -z "$missing" ] || { printf 'lint: includes\n%s\n' "$missing"; fail=1; }
 big=$(wc -l $files | awk '$1 > 800 && $2 != "total" { print "  " $2 ": " $1 " lines" }')
 [ -z "$big" ] || { printf 'lint: over 800 lines, split by noun:\n%s\n' "$big"; fail=1; }
 

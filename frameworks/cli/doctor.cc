@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "agent/doctor/doctor.h"
 #include "common/world/command_line.h"

@@ -1,6 +1,7 @@
 // What an agent does with slices, tasks and its session, one behaviour a test.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "rig.h"

@@ -1,6 +1,8 @@
 // What the agent makes of what its probes find, of probes that die, and of hardware that comes, changes and goes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "rig.h"
 
 namespace bourse::testing {
