@@ -10,6 +10,7 @@
 #   make clean                                                 make help
 #
 # V=1 shows commands. MODE=debug builds without optimisation. CXXFLAGS, LDFLAGS, WERROR= are yours to set.
+# PCH=no: without precompiled headers.
 # Debian packages that are missing are installed first, with a word about it; NO_INSTALL=1 only names them.
 
 VERSION    := 0.1.0
@@ -28,6 +29,7 @@ INSTALL    ?= install
 FLATC      ?= flatc
 WERROR     ?= -Werror
 CCACHE     := $(shell command -v ccache 2>/dev/null)
+PCH        ?= yes
 
 MAKEFLAGS += --no-builtin-rules
 ifeq ($(filter -j%,$(MAKEFLAGS)),)
@@ -62,6 +64,7 @@ $(DEPS): .ci/packages.sh
 # --- flags: ours in all_*, the user's last so they win ----------------------------------------------------------------
 opt_release := -O2
 opt_debug   := -O0
+opt_tests   := -O1
 CXXFLAGS   ?= $(if $(SAN),-O1,$(opt_$(MODE))) -g1
 all_cxx    := -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -fvisibility=hidden -fPIC \
               -ffp-contract=off -fno-gnu-unique $(WERROR) \
@@ -69,6 +72,7 @@ all_cxx    := -std=c++20 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-vi
 all_cpp    := -I. -isystem $(B)/gen -Iframeworks/api/include -Iplugins/include -D_GNU_SOURCE -DBOURSE_VERSION='"$(VERSION)"'
 all_c      := -std=c99 -Wall -Wextra -Wpedantic -Wshadow $(WERROR) -fPIC $(if $(SAN),-fsanitize=$(SAN))
 CFLAGS     ?= -O2 -g1
+compile     = $(CCACHE) $(CXX) $(all_cpp) $(CPPFLAGS) $(all_cxx) $(CXXFLAGS)
 all_ld     := $(if $(SAN),-fsanitize=$(SAN)) -Wl,--as-needed
 
 # --- modules: a folder (or two) is an archive; *main.cc marks a program -------------------------------------------------
@@ -118,14 +122,28 @@ MANS    := $(wildcard man/*.[1-8])
 all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
 
 # Objects are remade when the compiler or the flags change, not only when sources do.
+flags_text := $(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS) $(opt_tests) $(CC) $(all_c) $(CFLAGS) $(shell $(CXX) -v 2>&1 | tail -1)
 $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS)' | cmp -s - $@ || \
-	  echo '$(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS)' > $@
+	@mkdir -p $(@D); echo '$(flags_text)' | cmp -s - $@ || echo '$(flags_text)' > $@
 
-$(B)/%.o: %.cc $(B)/flags | $(GEN)
+# The standard library, fmt and GoogleTest are read once, not again in each file: that was a third of the time of a build.
+# Nothing needs it. The lint of headers, tidy and fuzz do without, and PCH=no builds without, so what a file forgets to include shows.
+ifneq ($(PCH),no)
+# GCC 12 forgets that std::string is a system header when that comes precompiled, and then warns of what it inlines from there.
+pch       := $(B)/pch/common.h
+pch_cxx    = -Winvalid-pch -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -include $(pch)
+CCACHE    := $(if $(CCACHE),CCACHE_SLOPPINESS=$(shell $(CCACHE) -k sloppiness | tr -d ' ')$(comma)pch_defines$(comma)time_macros $(CCACHE))
+endif
+$(B)/pch/%.h.gch: %/precompiled.h $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,PCH,$<)
+	@echo '#include "$<"' > $(@:.gch=)
+	$(Q)$(compile) -MD -MP -MF $(@:.gch=.d) -MT $@ -x c++-header $< -o $@
+
+$(B)/%.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
-	$(Q)$(CCACHE) $(CXX) $(all_cpp) $(CPPFLAGS) $(all_cxx) $(CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(compile) $(pch_cxx) -MMD -MP -c $< -o $@
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
@@ -204,6 +222,13 @@ TEST_batch   := batch,api,sim,policy,world,wire,core
 TEST_cli     := cli,batch,policy,world,wire,core
 TEST_cluster := cli,batch,policy,world,wire,core
 TESTS        := core wire world sim policy master agent microvm api batch cli cluster
+# GoogleTest's macros take long to optimise, and checks need no speed of their own. The simulator's do: seeds a second count.
+TEST_OBJS    := $(patsubst %.cc,$(B)/%.o,$(wildcard $(patsubst %,tests/%/*.cc,support $(filter-out sim,$(TESTS)))))
+$(TEST_OBJS) $(B)/pch/tests.h.gch: private opt_release := $(opt_tests)
+ifneq ($(PCH),no)
+$(TEST_OBJS): private pch := $(B)/pch/tests.h
+$(TEST_OBJS): $(B)/pch/tests.h.gch
+endif
 TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 

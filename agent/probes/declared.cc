@@ -10,6 +10,7 @@
 #include <set>
 
 #define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 0  // compiled in common/world/config.cc
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
 

@@ -7,7 +7,9 @@
 #include <set>
 
 #define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 0
 #define TOML_ENABLE_FORMATTERS 0
+#define TOML_IMPLEMENTATION  // here and nowhere else
 #include <toml++/toml.h>
 
 #include "common/world/files.h"
@@ -134,7 +136,7 @@ Result<std::string> normalise(const ConfigKey& key, const std::string& text) {
   return std::to_string(value);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -380,21 +382,21 @@ std::string Config::dump() const {
       out += name + " = ";
       if (key.type == ConfigType::kList) {
         out += '[';
-        for (const auto& item : lists_.at(id)) out += (out.back() == '[' ? "" : ", ") + quoted(item);
+        for (const auto& item : lists_.at(id)) out += (out.back() == '[' ? "" : ", ") + in_quotes(item);
         out += ']';
       } else if (key.type == ConfigType::kTable) {
         out += '{';
         for (const auto& [label, item] : tables_.at(id))
-          out += (out.back() == '{' ? " " : ", ") + quoted(label) + " = " + quoted(item);
+          out += (out.back() == '{' ? " " : ", ") + in_quotes(label) + " = " + in_quotes(item);
         out += out.back() == '{' ? "}" : " }";
       } else {
         const std::string& text = scalars_.at(id);
-        if (key.type == ConfigType::kText) out += quoted(text);
+        if (key.type == ConfigType::kText) out += in_quotes(text);
         if (key.type == ConfigType::kInteger || key.type == ConfigType::kFlag) out += text;
-        if (key.type == ConfigType::kSize) out += quoted(format_size(Bytes{number(text)}));
+        if (key.type == ConfigType::kSize) out += in_quotes(format_size(Bytes{number(text)}));
         if (key.type == ConfigType::kDuration) {
           const Duration value{number(text)};
-          out += quoted(value == kNoLimit ? "unlimited" : format_duration(value));
+          out += in_quotes(value == kNoLimit ? "unlimited" : format_duration(value));
         }
       }
       out += '\n';

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <array>
 #include <fstream>
 #include <thread>
 
