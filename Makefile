@@ -48,10 +48,11 @@ PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffer
              opencl-c-headers libibverbs-dev libseccomp-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
-PACKAGES_VM    := qemu-system-x86 qemu-system-arm qemu-utils busybox-static cpio
+PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio
+PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
-NEEDS      = $(PACKAGES) $(if $(filter check% vm-check soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK) $(PACKAGES_VM)) \
+NEEDS      = $(PACKAGES) $(if $(filter check% vm-check soak bench% $(B)/tests/%,$(MAKECMDGOALS)),$(PACKAGES_CHECK) $(PACKAGES_VM)) $(if $(filter soak,$(MAKECMDGOALS)),$(PACKAGES_SOAK)) \
              $(if $(filter lint% format tidy check,$(MAKECMDGOALS)),$(PACKAGES_LINT)) $(if $(filter fuzz,$(MAKECMDGOALS)),$(PACKAGES_FUZZ))
 ifeq ($(filter clean help distclean,$(MAKECMDGOALS)),)
 DEPS      := build/deps-$(firstword $(shell printf '%s' '$(NEEDS)' | cksum)).mk

@@ -67,15 +67,16 @@ struct BatchClient::Impl {
       }
       const Code code = made.error().code();
       const Duration waited = real_time().mono - start.mono;
-      if (!may_come(code) || waited >= (code == Code::kNotFound ? std::min(patience, absent) : patience) || hooks::mutant("cli.reconnect"))
+      const Duration limit = code == Code::kNotFound ? std::min(patience, absent) : patience;
+      if (!may_come(code) || waited >= limit || hooks::mutant("cli.reconnect"))
         return Error(Code::kIo, "no batch framework is listening; is the cluster up (`bourse up`), and BOURSE_DIR right?: " +
                                     made.error().text());
       if (waited >= kSilentFor && !said) {
         fmt::print(stderr, "{}: waiting for the batch framework, up to {}: {}\n", program_invocation_short_name,
-                   format_duration(patience), made.error().text());
+                   format_duration(limit), made.error().text());
         said = true;
       }
-      usleep(static_cast<useconds_t>(std::min(pause, patience - waited).count()));  // lint-ok: a tool, not an actor
+      usleep(static_cast<useconds_t>(std::min(pause, limit - waited).count()));  // lint-ok: a tool, not an actor
     }
   }
 

@@ -22,7 +22,9 @@ namespace fs = std::filesystem;
 
 std::string read_text(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream out;
+  out << in.rdbuf();  // of a process that ends meanwhile: what there is, where an iterator would throw
+  return out.str();
 }
 
 bool eventually(const std::function<bool()>& condition, int ms) {
