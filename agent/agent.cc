@@ -186,8 +186,7 @@ struct Agent::Impl {
             LogLevel::kInfo, "inventory_changed",
             {{"version", std::to_string(inventory.inventory().version.value)}, {"total", to_text(inventory.inventory().total)}}));
     }
-    // A device is missed only when every probe has had its say.
-    if (probes.settled()) slices.set_health(t, inventory.misfits());
+    slices.set_health(t, inventory.misfits(probes.settled()));
     if (!session.begun() && !book.suspended()) say_hello(t);
   }
 

@@ -40,6 +40,7 @@ void AgentInventory::recount() {
   free_ = without_traits(inventory_.total);
   short_ = false;
   misfits_.clear();
+  absent_.clear();
   const auto misfit = [this](const SliceId& id, std::string why) {
     std::string& text = misfits_[id];
     text += (text.empty() ? "" : "; ") + std::move(why);
@@ -57,6 +58,7 @@ void AgentInventory::recount() {
       one.devices = {share};
       if (auto there = check_device(share); !there) {
         misfit(id, there.error().text());
+        if (find_device(share.device) == nullptr) absent_.insert(id);
       } else if (!free_.subtract(one)) {
         misfit(id, "device " + share.device.str() + " has less than the slices on it");
       }
@@ -68,6 +70,13 @@ void AgentInventory::recount() {
       }
   }
   if (short_) free_ = Resources{};
+}
+
+std::map<SliceId, std::string> AgentInventory::misfits(bool all_probed) const {
+  std::map<SliceId, std::string> out = misfits_;
+  if (!all_probed)
+    for (const SliceId& id : absent_) out.erase(id);
+  return out;
 }
 
 void AgentInventory::mark(const SliceSpec& spec, bool taken) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "common/core/inventory.h"
@@ -21,8 +22,9 @@ class AgentInventory {
   // Replaces the inventory; slices stay. Where their cpus or memory no longer fit, nothing is free until enough has been given back;
   // a device or a PU that is gone keeps nobody else from what is there.
   void set(Inventory inventory);
-  // Slices that have what the host has no longer, and what that is.
-  [[nodiscard]] const std::map<SliceId, std::string>& misfits() const { return misfits_; }
+  // Slices that have what the host has no longer, and what that is. Before all probes have had their say, those whose device nobody
+  // has spoken of yet are left out.
+  [[nodiscard]] std::map<SliceId, std::string> misfits(bool all_probed) const;
   [[nodiscard]] const Inventory& inventory() const { return inventory_; }
   [[nodiscard]] const Resources& free() const { return free_; }
   [[nodiscard]] bool known() const { return known_; }
@@ -58,6 +60,7 @@ class AgentInventory {
   Resources free_;
   std::map<SliceId, SliceSpec> taken_;
   std::map<SliceId, std::string> misfits_;
+  std::set<SliceId> absent_;  // of those: for a device that no probe finds
   std::vector<Pu> pus_;
 };
 
