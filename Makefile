@@ -10,7 +10,7 @@
 #   make clean                                                 make help
 #
 # V=1 shows commands. MODE=debug builds without optimisation. CXXFLAGS, LDFLAGS, WERROR= are yours to set.
-# PCH=no: without precompiled headers.
+# PCH=no: without precompiled headers. TOGETHER=no: each file by itself.
 # Debian packages that are missing are installed first, with a word about it; NO_INSTALL=1 only names them.
 
 VERSION    := 0.1.0
@@ -92,7 +92,45 @@ cli_dirs      := frameworks/cli
 fmt_dirs      := common/fmt
 MODULES       := core wire world sim policy master agent microvm launcher api batch cli fmt
 srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
-objs = $(patsubst %.cc,$(B)/%.o,$(filter-out %main.cc,$(call srcs,$(1))))
+
+# Files of one folder that the same programs need are compiled as one: a module's headers, and the templates that its files use, cost
+# more than the code between. Names in anonymous namespaces must differ within a bundle. A file that is in none is compiled by itself,
+# as all are with TOGETHER=no and for sanitizers, which therefore see what a file has taken from its neighbours.
+BUNDLES := \
+  agent/agent+checkpoint+generations+inventory agent/merge+probing+session+settings agent/slices+status_stream+tasks+tasks_restore \
+  agent/artifacts+host+hotplug+isolation+mock_host \
+  agent/doctor/cgroups+clock+devices+doctor agent/doctor/identity+kernel+memory agent/doctor/network+storage \
+  agent/isolators/cgroup_base+cgroup_v2+none \
+  agent/launcher/channel+protocol agent/launcher/child+scratch+turns+users \
+  agent/microvm/guest+machine \
+  agent/probes/accelerators+amdgpu+apart+ascend agent/probes/catalog+report agent/probes/declared+fpga+libvirt \
+  agent/probes/nvidia+nvml+opencl agent/probes/plugin+rdma+run_probe \
+  common/core/action+event+messages+session common/core/counters+hooks+ids+result common/core/fit+inventory+resources+task \
+  common/sim/checkers+swarm common/sim/disk+host+network+node common/sim/queue+swf+trace+workload+world \
+  common/wire/bodies_offer+bodies_session+bodies_slice+bodies_task+bodies_view common/wire/codec+inventory+task+values+wire \
+  common/world/crc32c+driver+log_file \
+  frameworks/api/builders+calls+loop+open+views frameworks/api/client+client_command+client_receive \
+  frameworks/api/offer_table+slice_table+status_streams+task_table \
+  frameworks/batch/allocations+amount+arrays+batch frameworks/batch/batch_ahead+batch_peers+batch_recovery \
+  frameworks/batch/batch_run+depend \
+  frameworks/batch/batch_status+batch_submit+batch_tools frameworks/batch/ending+history+store \
+  frameworks/batch/environment+jobs+layout+options frameworks/batch/planner+planner_conservative+planner_easy+profile \
+  frameworks/batch/queue+records frameworks/batch/replay+simulated_nodes \
+  frameworks/cli/cluster+complain+demo frameworks/cli/doctor+job_tools+key frameworks/cli/job_text+submit_values \
+  frameworks/cli/leftovers+live+master_client+operate frameworks/cli/options+script+submit_options+submit_table \
+  frameworks/cli/plot+plugin+probe frameworks/cli/simulate+simulate_input+simulate_report frameworks/cli/simulate_svg+status+step \
+  frameworks/cli/supervisor+up \
+  master/agents+allocator+explain+frameworks master/gangs+ledger+master+offers \
+  master/operators+registry+roles+sessions master/slices+status \
+  plugins/policy/binpack+book+builtin+catalog plugins/policy/drf+hdrf+hybrid+params plugins/policy/fgd+fifo plugins/policy/host+sjf+usage
+TOGETHER ?= $(if $(SAN),no,yes)
+ifeq ($(TOGETHER),no)
+BUNDLES :=
+endif
+members = $(patsubst %,$(dir $(1))%.cc,$(subst +, ,$(notdir $(1))))
+bundled := $(foreach b,$(BUNDLES),$(call members,$(b)))
+bundles = $(foreach b,$(BUNDLES),$(if $(filter $(1),$(patsubst %/,%,$(dir $(b)))),$(B)/$(b).o))
+objs = $(patsubst %.cc,$(B)/%.o,$(filter-out %main.cc $(bundled),$(call srcs,$(1)))) $(foreach d,$($(1)_dirs),$(call bundles,$(d)))
 libs = $(foreach m,$(1),$(B)/lib/$(m).a)
 
 ZMQ := -lzmq
@@ -145,6 +183,13 @@ $(B)/%.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(compile) $(pch_cxx) -MMD -MP -c $< -o $@
+
+$(BUNDLES:%=$(B)/%.cc):
+	@mkdir -p $(@D)
+	@printf '#include "%s"\n' $(call members,$(@:$(B)/%.cc=%)) > $@
+$(BUNDLES:%=$(B)/%.o): %.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
+	$(call say,CXX,$(@:$(B)/%.o=%))
+	$(Q)$(compile) $(pch_cxx) -Wno-subobject-linkage -MMD -MP -c $< -o $@
 
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
