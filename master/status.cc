@@ -166,6 +166,38 @@ void slices_page(House& h, const std::string& after, std::uint32_t limit, Status
   }
 }
 
+// Lines of demands that are not met, in the order (framework, the framework's own order). A page goes on behind its last line; where
+// that one is gone meanwhile, with the next framework.
+void demand_page(const House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
+  const auto hash = after.rfind('#');
+  const FrameworkId from(hash == std::string::npos ? after : after.substr(0, hash));
+  std::uint64_t last = 0;
+  if (hash != std::string::npos) last = std::strtoull(after.c_str() + hash + 1, nullptr, 10);
+  for (auto it = h.frameworks.by_name().lower_bound(from); it != h.frameworks.by_name().end(); ++it) {
+    const FrameworkRow& row = h.frameworks.at(it->second);
+    auto line = row.lines.begin();
+    if (it->first == from && hash != std::string::npos) {
+      line = std::find_if(line, row.lines.end(), [&](const LineRow& l) { return l.want.id == last; });
+      if (line != row.lines.end()) ++line;
+    }
+    for (; line != row.lines.end(); ++line) {
+      if (line->wildcard || line->unmet() == 0) continue;
+      if (reply.rows.size() == limit) {
+        reply.more = true;
+        return;
+      }
+      reply.rows.push_back({row.id.str() + "#" + std::to_string(line->want.id),
+                            {{"framework", row.id.str()},
+                             {"line", std::to_string(line->want.id)},
+                             {"role", row.role.str()},
+                             {"unmet", std::to_string(line->unmet())},
+                             {"count", std::to_string(line->want.count)},
+                             {"together", std::to_string(line->want.gang_min)},
+                             {"shape", to_text(line->want.shape)}}});
+    }
+  }
+}
+
 // Roles that have settings, or a framework, or either below them.
 Row role_row(const House& h, const RoleName& role, std::uint32_t frameworks, std::uint32_t waiting, const Usage& used) {
   const auto found = h.registry.roles().find(role);
@@ -273,13 +305,15 @@ void on_status_query(House& h, const Session& from, const Message& message) {
     page(map, map.upper_bound(after), limit, reply, [&](const OfferRow& offer) { return offer_row(h, offer); });
   } else if (query.what == "slices") {
     slices_page(h, query.after, limit, reply);
+  } else if (query.what == "demand") {
+    demand_page(h, query.after, limit, reply);
   } else if (query.what == "roles") {
     roles_page(h, query.after, limit, reply);
   } else if (query.what == "events") {
     events_page(h, query.after, limit, reply);
   } else {
     reply.code = Code::kInvalid;
-    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, roles, events";
+    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, demand, roles, events";
   }
   h.send(from.peer, std::move(reply));
 }

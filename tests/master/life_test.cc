@@ -667,6 +667,43 @@ TEST(Status, PagesAreBoundedAndContinueWhereTheLastOneEnded) {
   EXPECT_EQ(rig.take<StatusReply>(kR).at(0).rows.at(0).name, "leader");
 }
 
+TEST(Status, DemandIsShownByLineUntilItIsMet) {
+  Rig rig;
+  rig.say(kR, ReaderHello{kProtocolVersion, "r"});
+  const auto wanted = [](std::uint64_t id, std::int32_t priority, std::uint32_t count) {
+    DemandLine want = line(id, shape(2, 0), count);
+    want.priority = priority;
+    return want;
+  };
+  rig.framework(kF1, "one");
+  rig.framework(kF2, "two");
+  rig.demand(kF1, {wanted(3, 0, 5), wanted(9, 7, 4)});
+  rig.demand(kF2, {wanted(2, 0, 6)});
+  const auto shown = [&] {
+    StatusQuery query;
+    query.what = "demand";
+    query.limit = 1;
+    std::string text;
+    for (bool more = true; more;) {
+      rig.say(kR, query);
+      const auto reply = rig.take<StatusReply>(kR).at(0);
+      EXPECT_LE(reply.rows.size(), 1U);
+      for (const auto& row : reply.rows) {
+        text += row.name;
+        for (const auto& [name, value] : row.fields) text += name == "unmet" || name == "shape" ? " " + value : "";
+        text += "; ";
+        query.after = row.name;
+      }
+      more = reply.more;
+    }
+    return text;
+  };
+  EXPECT_EQ(shown(), "one#9 4 cpus=2; one#3 5 cpus=2; two#2 6 cpus=2; ");
+  rig.demand(kF1, {wanted(3, 0, 5)});
+  rig.demand(kF2, {});
+  EXPECT_EQ(shown(), "one#3 5 cpus=2; ");
+}
+
 // --- registry ------------------------------------------------------------------------------------------------------
 TEST(Registry, EpochsGrowThroughSnapshots) {
   house::LogRegistry one;
