@@ -45,9 +45,10 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev libseccomp-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
-             libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo
+             libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
+             prometheus curl
 PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio
 PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
@@ -89,8 +90,9 @@ launcher_dirs := agent/launcher agent/isolators
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
 cli_dirs      := frameworks/cli
+console_dirs  := frameworks/console
 fmt_dirs      := common/fmt
-MODULES       := core wire world sim policy master agent microvm launcher api batch cli fmt
+MODULES       := core wire world sim policy master agent microvm launcher api batch cli console fmt
 srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
 
 # Files of one folder that the same programs need are compiled as one: a module's headers, and the templates that its files use, cost
@@ -117,7 +119,7 @@ BUNDLES := \
   frameworks/batch/environment+jobs+layout+options frameworks/batch/planner+planner_conservative+planner_easy+profile \
   frameworks/batch/queue+records frameworks/batch/replay+simulated_nodes \
   frameworks/cli/cluster+complain+demo frameworks/cli/doctor+job_tools+key frameworks/cli/job_text+submit_values \
-  frameworks/cli/leftovers+live+master_client+operate frameworks/cli/options+script+submit_options+submit_table \
+  frameworks/cli/leftovers+live+operate frameworks/cli/options+script+submit_options+submit_table \
   frameworks/cli/plot+plugin+probe frameworks/cli/simulate+simulate_input+simulate_report frameworks/cli/simulate_svg+status+step \
   frameworks/cli/supervisor+up \
   master/agents+allocator+explain+frameworks master/gangs+ledger+master+offers \
@@ -146,13 +148,14 @@ PROGS := \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
+  bourse-console:frameworks/console/main:$(SBINDIR):console,cli,batch,world,wire,core:-lzmq,-lcrypto,-lmicrohttpd \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
   submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,policy,world,wire,core,fmt:
 field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
 
 SCHEMAS := common/wire/bourse.fbs $(wildcard frameworks/*/*.fbs)
-GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.h)
+GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.h) $(B)/gen/console_page.inc
 CAPI    := $(B)/libbourse.so.$(VERSION)
 PLUGINS := $(patsubst plugins/%.c,%,$(wildcard plugins/examples/*.c))
 EXAMPLES:= $(patsubst frameworks/api/examples/%.c,$(B)/examples/%,$(wildcard frameworks/api/examples/*.c))
@@ -203,6 +206,13 @@ $(B)/gen/$(basename $(notdir $(1)))_generated.h: $(1)
 	$$(Q)$(FLATC) --cpp --scoped-enums --cpp-std c++17 -o $$(@D) $$<
 endef
 $(foreach s,$(SCHEMAS),$(eval $(call schema,$(s))))
+
+# The console's page, as a raw string that page.cc includes.
+$(B)/gen/console_page.inc: frameworks/console/page.html
+	@mkdir -p $(@D)
+	$(call say,EMBED,$<)
+	$(Q){ printf 'R"page('; cat $<; printf ')page"\n'; } > $@
+$(B)/frameworks/console/page.o: $(B)/gen/console_page.inc
 
 define module
 $(B)/lib/$(1).a: $(call objs,$(1))
@@ -266,8 +276,9 @@ TEST_microvm := microvm,launcher,world,wire,core
 TEST_api     := api,world,wire,core
 TEST_batch   := batch,api,sim,policy,world,wire,core
 TEST_cli     := cli,batch,policy,world,wire,core
+TEST_console := console,cli,batch,world,wire,core
 TEST_cluster := cli,batch,policy,world,wire,core
-TESTS        := core wire world sim policy master agent microvm api batch cli cluster
+TESTS        := core wire world sim policy master agent microvm api batch cli console cluster
 # GoogleTest's macros take long to optimise, and checks need no speed of their own. The simulator's do: seeds a second count.
 TEST_OBJS    := $(patsubst %.cc,$(B)/%.o,$(wildcard $(patsubst %,tests/%/*.cc,support $(filter-out sim,$(TESTS)))))
 $(TEST_OBJS) $(B)/pch/tests.h.gch: private opt_release := $(opt_tests)
@@ -275,7 +286,7 @@ ifneq ($(PCH),no)
 $(TEST_OBJS): private pch := $(B)/pch/tests.h
 $(TEST_OBJS): $(B)/pch/tests.h.gch
 endif
-TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp
+TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
 define test
@@ -327,7 +338,7 @@ BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/be
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp $(BASE_LIBS) -o $@
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd $(BASE_LIBS) -o $@
 bench: all $(TOOL_BINS) $(BENCH_BINS)
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
 demo: all

@@ -127,6 +127,18 @@ const std::vector<ConfigKey>& config_keys() {
       {"batch", "queue_max", kInteger, "1000000", "Most jobs that may wait or run at one time; a submit beyond it is refused.", 1,
        100'000'000},
 
+      {"console", "listen", kText, "",
+       "Numeric address and port on which bourse-console serves, port 0 being any free one; empty means 127.0.0.1:7480, and that "
+       "bourse up starts none."},
+      {"console", "allow_remote", kFlag, "false",
+       "Whether the console may listen on an address that others than this host reach; it asks nobody who he is."},
+      {"console", "hosts", kList, "",
+       "Host names under which the console may be asked for, besides its own address, such as that of a proxy; * is any."},
+      {"console", "interval", kDuration, "5s", "Time between two looks of the console at the master.", us(1), us(3600)},
+      {"console", "history", kDuration, "6h", "Time that the console's curves go back.", us(60), 30 * kDay},
+      {"console", "agent_metrics", kInteger, "1000",
+       "Most agents that get metrics of their own; in a larger cluster there are only sums.", 0, 100'000},
+
       {"log", "level", kText, "info", "Least important level that is logged.", 0, INT64_MAX, "debug|info|warn|error"},
   };
   return keys;

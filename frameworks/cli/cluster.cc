@@ -115,6 +115,7 @@ Cluster describe(const std::string& dir, std::vector<std::string> agents, const 
   cluster.framework = config.text("batch", "framework");
   cluster.cgroup_prefix = config.text("agent", "cgroup_root") + "-" + sha256_hex(dir).substr(0, 8);
   cluster.endpoint = config.text("master", "listen");
+  cluster.console = !config.text("console", "listen").empty();
   return cluster;
 }
 
@@ -215,6 +216,7 @@ Result<Cluster> prepare_cluster(const ClusterWish& wish) {
   BOURSE_TRY(ensure_key(keys, "master"));
   BOURSE_TRY(ensure_key(keys, key_file_name("operator:" + user_name())));
   BOURSE_TRY(ensure_key(keys, key_file_name("framework:" + cluster.framework)));
+  if (cluster.console) BOURSE_TRY(ensure_key(keys, key_file_name("reader:console")));
   for (const std::string& id : cluster.agents) BOURSE_TRY(ensure_key(keys, key_file_name("agent:" + id)));
   return cluster;
 }

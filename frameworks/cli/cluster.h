@@ -26,6 +26,7 @@ struct Cluster {
   std::string framework;            // the batch framework's name
   std::string cgroup_prefix;        // agent ID's cgroups lie below PREFIX-ID; holds a hash of dir
   std::string endpoint;             // of the master
+  bool console = false;             // it has one
 
   [[nodiscard]] std::string agent_state(const std::string& id) const;
   [[nodiscard]] std::string cgroup_root(const std::string& id) const;

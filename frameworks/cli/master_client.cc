@@ -23,8 +23,8 @@ std::string user_name() {
   return entry == nullptr ? std::to_string(getuid()) : entry->pw_name;
 }
 
-// The key file to use, "" for none.
-std::string find_key(const std::string& directory) {
+// The key file to use, "" for none: that of `own`, else the first of its kind, else the first of the other that we can read.
+std::string find_key(const std::string& directory, const std::string& own) {
   std::vector<std::string> names;
   if (DIR* dir = opendir(directory.c_str())) {
     while (const dirent* entry = readdir(dir)) {
@@ -33,9 +33,10 @@ std::string find_key(const std::string& directory) {
     }
     closedir(dir);
   }
-  std::sort(names.begin(), names.end());  // operators come before readers
-  const std::string own = key_file_name("operator:" + user_name());
-  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == own; });
+  std::sort(names.begin(), names.end());
+  const std::string file = key_file_name(own), kind = file.substr(0, file.find('=') + 1);
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(kind); });
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) { return name == file; });
   for (const std::string& name : names)
     if (access((directory + "/" + name).c_str(), R_OK) == 0) return directory + "/" + name;
   return "";
@@ -107,6 +108,19 @@ struct MasterClient::Impl {
   }
 };
 
+Result<ToolKeys> tool_keys(const Config& config, const std::string& directory, const std::string& own) {
+  ToolKeys tool;
+  std::string server = config.text("cluster", "server_key");
+  if (server.empty() && access((directory + "/master.pub").c_str(), F_OK) == 0) server = directory + "/master.pub";
+  if (server.empty()) return tool;
+  tool.server_key = BOURSE_TRY(read_public_key(server));
+  const std::string path = find_key(directory, own);
+  if (path.empty())
+    return Error(Code::kDenied, "no key of an operator or reader in " + directory + " that we may read; see bourse key --help");
+  tool.keys = BOURSE_TRY(read_key_file(path));
+  return tool;
+}
+
 MasterClient::MasterClient() : impl_(std::make_unique<Impl>()) {}
 MasterClient::~MasterClient() = default;
 
@@ -122,18 +136,8 @@ Result<std::unique_ptr<MasterClient>> MasterClient::open(Duration timeout) {
   if (im.endpoints.empty()) return Error(Code::kInvalid, places.config + ": cluster.masters is empty");
   const std::string named = config.text("cluster", "keys");
   const std::string directory = named.empty() ? places.keys : named;
-  std::string server = config.text("cluster", "server_key");
-  if (server.empty() && access((directory + "/master.pub").c_str(), F_OK) == 0) server = directory + "/master.pub";
-  std::string server_key;
-  std::optional<KeyPair> keys;
-  if (!server.empty()) {
-    server_key = BOURSE_TRY(read_public_key(server));
-    const std::string path = find_key(directory);
-    if (path.empty())
-      return Error(Code::kDenied, "no key of an operator or reader in " + directory + " that we may read; see bourse key --help");
-    keys = BOURSE_TRY(read_key_file(path));
-  }
-  im.link = std::make_unique<MasterLink>(im.context, im.reactor, im.endpoints, keys ? &*keys : nullptr, server_key);
+  const ToolKeys tool = BOURSE_TRY(tool_keys(config, directory, "operator:" + user_name()));
+  im.link = std::make_unique<MasterLink>(im.context, im.reactor, im.endpoints, tool.keys ? &*tool.keys : nullptr, tool.server_key);
   im.link->on_message([&im](Message message) { im.receive(std::move(message)); });
   BOURSE_TRY(im.link->connect());
   BOURSE_TRY(im.hello(timeout));

@@ -2,13 +2,24 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/core/messages.h"
 #include "common/core/result.h"
+#include "common/world/config.h"
+#include "common/world/transport.h"
 
 namespace bourse::cli {
+
+// What a tool shows the master. Both empty on a cluster without keys.
+struct ToolKeys {
+  std::optional<KeyPair> keys;
+  std::string server_key;
+};
+// `own`: the identity that is preferred, "operator:alice"; else any operator's or reader's key that we can read, of the same kind first.
+Result<ToolKeys> tool_keys(const Config& config, const std::string& directory, const std::string& own);
 
 class MasterClient {
  public:

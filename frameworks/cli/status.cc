@@ -9,8 +9,10 @@
 
 #include "common/core/units.h"
 #include "common/world/command_line.h"
+#include "common/world/config.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/complain.h"
+#include "frameworks/cli/console_url.h"
 #include "frameworks/cli/master_client.h"
 #include "frameworks/cli/table.h"
 
@@ -247,22 +249,24 @@ int status_main(int argc, char** argv) {
   if (!frameworks) return failed(program, frameworks.error());
   if (cluster->empty()) return complain(program, Error(Code::kCorrupt, "the master says nothing of itself"));
   const Row& leader = cluster->front();
-  const std::string endpoint = field(leader, "endpoint");
+  const std::string endpoint = field(leader, "endpoint"), console = console_url(Places::find().run);
   if (json) {
     std::vector<std::pair<std::string, std::string>> counters;
     for (const auto& [name, value] : leader.fields)
       if (name != "cluster" && name != "pid" && name != "endpoint" && name != "epoch")
         counters.emplace_back(name, is_whole(value) ? value : json_quote(value));
     const std::string master = json_object({{"endpoint", json_quote(endpoint)}, {"state", json_quote("leader")}});
-    fmt::print("{}\n", json_object({{"cluster", json_quote(field(leader, "cluster"))},
-                                    {"leader", json_object({{"pid", field(leader, "pid")},
-                                                            {"endpoint", json_quote(endpoint)},
-                                                            {"epoch", field(leader, "epoch")}})},
-                                    {"epoch", field(leader, "epoch")},
-                                    {"masters", "[" + master + "]"},
-                                    {"agents", json_list(*agents)},
-                                    {"frameworks", json_list(*frameworks)},
-                                    {"counters", json_object(counters)}}));
+    std::vector<std::pair<std::string, std::string>> members = {
+        {"cluster", json_quote(field(leader, "cluster"))},
+        {"leader",
+         json_object({{"pid", field(leader, "pid")}, {"endpoint", json_quote(endpoint)}, {"epoch", field(leader, "epoch")}})},
+        {"epoch", field(leader, "epoch")},
+        {"masters", "[" + master + "]"},
+        {"agents", json_list(*agents)},
+        {"frameworks", json_list(*frameworks)},
+        {"counters", json_object(counters)}};
+    if (!console.empty()) members.emplace_back("console", json_object({{"url", json_quote(console)}}));
+    fmt::print("{}\n", json_object(members));
     return 0;
   }
   const auto count = [](const std::vector<Row>& rows, std::string_view state) {
@@ -271,6 +275,7 @@ int status_main(int argc, char** argv) {
   fmt::print("cluster     {}\n", field(leader, "cluster"));
   fmt::print("leader      {} (pid {}, epoch {})\n", endpoint, field(leader, "pid"), field(leader, "epoch"));
   fmt::print("masters     1\n");
+  if (!console.empty()) fmt::print("console     {}\n", console);
   fmt::print("agents      {} of {} up\n", count(*agents, "up"), agents->size());
   for (const Row& row : *agents)
     if (field(row, "state") != "up")

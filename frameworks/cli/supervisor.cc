@@ -51,7 +51,7 @@ struct Program {
   Duration started{0}, delay{kRestartFirst};
 };
 
-constexpr int kStages = 3;  // master, agents, batch
+constexpr int kStages = 4;  // master, agents, batch, console
 
 class Supervisor {
  public:
@@ -69,6 +69,7 @@ class Supervisor {
       agent.end_wait = kEndWaitAgent;
     }
     add("batch", 2, {program(bin, "bourse-batch"), "--config", config});
+    if (cluster.console) add("console", 3, {program(bin, "bourse-console"), "--config", config});
   }
 
   void run() {
@@ -152,7 +153,9 @@ class Supervisor {
     log_event(LogLevel::kInfo, "ready", {{"program", p.name}});
     for (const auto& other : programs_)
       if (other->wanted && !other->ready) return;
-    if (stage_ + 1 < kStages) return start_stage(stage_ + 1);
+    for (int next = stage_ + 1; next < kStages; ++next)
+      if (std::any_of(programs_.begin(), programs_.end(), [&](const auto& other) { return other->stage == next; }))
+        return start_stage(next);
     announce();
   }
 

@@ -11,6 +11,7 @@
 #include "frameworks/cli/cluster.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/complain.h"
+#include "frameworks/cli/console_url.h"
 #include "frameworks/cli/master_client.h"
 
 namespace bourse::cli {
@@ -33,6 +34,7 @@ void welcome(const Cluster& cluster) {
     fmt::print(
         "The {} agents are all on this machine: each offers its {} hardware threads, so work on several of them shares them.\n", n,
         std::thread::hardware_concurrency());
+  if (const std::string url = console_url(cluster.dir + "/run"); !url.empty()) fmt::print("Its console is at {}\n", url);
   fmt::print("Next:\n{}  submit --wrap='echo hello from $(hostname)'\n  bourse queue\n  bourse status\n  bourse down\n",
              export_line(cluster.dir));
 }
