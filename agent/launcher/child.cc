@@ -46,6 +46,7 @@ enum class Stage : std::uint8_t {
   kPrivileges,
   kSeccomp,
   kUser,
+  kInit,
   kExec
 };
 
@@ -74,6 +75,7 @@ struct Plan {
   bool new_privileges, becomes_user, drop_capabilities;
   std::uint64_t capabilities;
   struct sock_fprog filter;  // len 0: none
+  int init_file;             // executed instead of the programs; -1: none
   int filter_file;           // for an init, which takes it from kFilterFile; -1: none
   const Rlimit* rlimits;
   std::size_t rlimit_count;
@@ -91,7 +93,7 @@ struct Plan {
 };
 
 // Raw, because the wrapper of glibc would make all threads of the process follow.
-long raw(long number, long a = 0, long b = 0, long c = 0, long d = 0) { return syscall(number, a, b, c, d); }
+long raw(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0) { return syscall(number, a, b, c, d, e); }
 
 [[noreturn]] void give_up(Plan& plan, Stage stage) {
   plan.stage = stage;
@@ -223,6 +225,11 @@ void drop_capabilities(Plan& plan) {
   if (plan.becomes_user) filter_calls(plan);
   if (plan.drop_capabilities) drop_capabilities(plan);
   if (plan.privileged && plan.becomes_user && raw(SYS_setresuid, plan.uid, plan.uid, plan.uid) < 0) give_up(plan, Stage::kUser);
+  if (plan.init_file >= 0) {  // not by its path, which a private /tmp could hide
+    raw(SYS_execveat, plan.init_file, reinterpret_cast<long>(""), reinterpret_cast<long>(plan.argv),
+        reinterpret_cast<long>(plan.envp), AT_EMPTY_PATH);
+    give_up(plan, Stage::kInit);
+  }
   int worst = ENOENT;
   for (const char* const* program = plan.programs; *program; ++program) {
     execve(*program, plan.argv, plan.envp);
@@ -327,11 +334,18 @@ std::string describe(const Plan& plan, const TaskSpec& spec, const std::vector<s
       return "drop privileges: " + why;
     case Stage::kUser:
       return "become uid " + std::to_string(spec.uid) + ": " + why;
+    case Stage::kInit:
+      return "exec bourse-init: " + why;
     case Stage::kExec:
       break;
   }
   const std::string& name = spec.argv.front();
   const std::string exec = "exec " + name + ": ";
+  if (plan.error == ENOENT && (plan.tmp_in_memory || plan.tmp_dir != nullptr)) {
+    for (const auto& program : programs)
+      if (program.compare(0, 5, "/tmp/") == 0 || program.compare(0, 9, "/var/tmp/") == 0)
+        return exec + "the host's /tmp and /var/tmp are hidden from a task with a private /tmp";
+  }
   if (plan.error == ENOENT) {
     for (const auto& program : programs) {
       const bool relative = program.front() != '/';
@@ -383,6 +397,17 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
     }
     filter = *made;
   }
+  struct File {
+    int fd = -1;
+    ~File() {
+      if (fd >= 0) close(fd);
+    }
+  } init_file;
+  if (init && (init_file.fd = open(what.init.c_str(), O_PATH | O_CLOEXEC)) < 0) {
+    failed.reason = "open " + what.init + ": " + std::strerror(errno);
+    return {};
+  }
+  BOURSE_ASSERT(init_file.fd != kFilterFile, "a launcher has that open for good");
   const bool drops = what.privileged && !confine.all_capabilities && (spec.uid == 0 || confine.new_privileges) && !what.stays_root;
   std::vector<std::string> init_words;
   if (init) {
@@ -392,7 +417,6 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
     std::vector<char*> words;
     for (auto& word : init_words) words.push_back(word.data());
     argv.insert(argv.begin(), words.begin(), words.end());
-    paths = {what.init.c_str(), nullptr};
   }
 
   const bool one_file = spec.stderr_path.empty() || spec.stderr_path == spec.stdout_path;
@@ -411,6 +435,7 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   plan.capabilities = confine.capabilities;
   plan.tmp_in_memory = confine.tmp == Confine::Tmp::kMemory && !what.stays_root;
   plan.tmp_dir = confine.tmp == Confine::Tmp::kDisk && !what.stays_root ? or_null(what.tmp_dir) : nullptr;
+  plan.init_file = init_file.fd;
   plan.filter_file = -1;
   if (filter && init) plan.filter_file = seccomp_file();
   if (filter && !init) {

@@ -62,6 +62,11 @@ TEST_F(LauncherConfine, APrivateTmpIsEmptyHidesTheHostsAndGoesWithTheTask) {
     EXPECT_EQ(out(), "/tmp:\n\n/var/tmp:\nhidden\ntext\ndrwx\n");
     EXPECT_TRUE(eventually([&] { return scratch_is_empty(); }));
     EXPECT_FALSE(fs::exists("/tmp/f"));
+    TaskSpec hidden = shell("");
+    hidden.argv = {work_ + "/of-the-host"};
+    const TaskKey task = new_task();
+    send(launcher::Start{task, prepare(), hidden, confine, {}});
+    EXPECT_TRUE(has(wait_for<launcher::StartFailed>().reason, "hidden from a task with a private /tmp"));
   }
 }
 
@@ -75,6 +80,10 @@ TEST_F(LauncherConfine, APidNamespaceShowsTheTaskItselfOnlyAndItsEndIsTold) {
   EXPECT_TRUE(has(text, "NoNewPrivs:\t1\n54321\n"));
   EXPECT_EQ(WTERMSIG(run(shell("kill -9 $$"), confine)), SIGKILL);
   EXPECT_EQ(WTERMSIG(run(shell("kill -TERM $$; sleep 5"), confine)), SIGTERM);
+  confine.tmp = Confine::Tmp::kMemory;  // wherever our own programs are
+  EXPECT_EQ(run(shell("ls -A /tmp; echo $$"), confine), 0);
+  EXPECT_EQ(out(), "2\n");
+  confine.tmp = Confine::Tmp::kShared;
   TaskSpec missing = shell("");
   missing.argv = {"/no/such/program"};
   EXPECT_EQ(run(missing, confine), 127 << 8);
