@@ -45,10 +45,10 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
-             prometheus curl
+             prometheus curl crun umoci
 PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio
 PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
@@ -87,12 +87,13 @@ master_dirs   := master
 agent_dirs    := agent agent/probes agent/helper agent/doctor
 microvm_dirs  := agent/microvm
 launcher_dirs := agent/launcher agent/isolators
+container_dirs := agent/container
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
 cli_dirs      := frameworks/cli
 console_dirs  := frameworks/console
 fmt_dirs      := common/fmt
-MODULES       := core wire world sim policy master agent microvm launcher api batch cli console fmt
+MODULES       := core wire world sim policy master agent microvm container launcher api batch cli console fmt
 srcs = $(sort $(foreach d,$($(1)_dirs),$(wildcard $(d)/*.cc)))
 
 # Files of one folder that the same programs need are compiled as one: a module's headers, and the templates that its files use, cost
@@ -146,6 +147,7 @@ PROGS := \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
+  bourse-container:agent/container/container_main:$(LIBEXECDIR):container,launcher,core:-larchive,-lcrypto \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse-console:frameworks/console/main:$(SBINDIR):console,cli,batch,world,wire,core:-lzmq,-lcrypto,-lmicrohttpd \
@@ -271,7 +273,7 @@ TEST_world   := world,wire,core
 TEST_sim     := batch,api,sim,master,policy,agent,launcher,world,wire,core
 TEST_policy  := policy,world,wire,core
 TEST_master  := master,policy,world,wire,core
-TEST_agent   := agent,microvm,launcher,world,wire,core
+TEST_agent   := agent,microvm,container,launcher,world,wire,core
 TEST_microvm := microvm,launcher,world,wire,core
 TEST_api     := api,world,wire,core
 TEST_batch   := batch,api,sim,policy,world,wire,core
@@ -286,7 +288,7 @@ ifneq ($(PCH),no)
 $(TEST_OBJS): private pch := $(B)/pch/tests.h
 $(TEST_OBJS): $(B)/pch/tests.h.gch
 endif
-TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd
+TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -larchive
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
 define test

@@ -74,6 +74,7 @@ Result<IsolationOptions> read_isolation(const Config& config) {
     BOURSE_TRY(restrict(confine, word));
   }
   confine.new_privileges = !config.flag("agent", "no_new_privileges");
+  out.image_max = config.size("agent", "image_max");
   const std::string seccomp = config.text("agent", "seccomp");
   confine.seccomp = seccomp == "on";
   out.filter_root = seccomp == "auto";
@@ -115,6 +116,7 @@ Result<SliceLimits> limits_of(const SliceSpec& spec, const std::vector<std::stri
 Result<launcher::Confine> confine_of(const TaskSpec& spec, const IsolationOptions& options) {
   launcher::Confine confine = options.confine;
   if (options.filter_root && spec.uid == 0) confine.seccomp = true;
+  if (spec.kind == TaskKind::kContainer) confine.image_bytes = static_cast<std::uint64_t>(options.image_max.value);
   for (const std::string& word : spec.isolate) BOURSE_TRY(restrict(confine, word));
   return confine;
 }

@@ -22,6 +22,7 @@ struct IsolationOptions {
   std::vector<DeviceRule> devices;  // that every task may open
   std::vector<IoLimit> io;
   launcher::Confine confine;  // of every task, before its own words
+  Bytes image_max{};          // that a container's image may have when it is unpacked
   bool filter_root = false;   // system calls of root's tasks, although `confine` does not say so for all
 };
 

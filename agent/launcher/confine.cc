@@ -78,6 +78,17 @@ Result<std::uint64_t> parse_capabilities(const std::vector<std::string>& names) 
   return set;
 }
 
+std::vector<std::string> capability_names(std::uint64_t set) {
+  std::vector<std::string> out;
+  for (std::size_t one = 0; one < std::size(kCapabilities); ++one) {
+    if ((set >> one & 1U) == 0) continue;
+    std::string name = std::string("cap_") + kCapabilities[one];
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    out.push_back(std::move(name));
+  }
+  return out;
+}
+
 Result<> restrict(Confine& confine, std::string_view word) {
   if (word == "private-tmp" || word == "private-tmp=disk") {
     if (confine.tmp == Confine::Tmp::kShared) confine.tmp = Confine::Tmp::kDisk;
@@ -105,6 +116,7 @@ std::string to_words(const Confine& confine) {
   for (const auto& [word, on] : {std::pair{" pid", confine.pid}, std::pair{" ipc", confine.ipc}, std::pair{" net", confine.net},
                                  std::pair{" new-privileges", confine.new_privileges}, std::pair{" seccomp", confine.seccomp}})
     if (on) out += word;
+  if (confine.image_bytes != 0) out += " image=" + std::to_string(confine.image_bytes);
   out += " caps=" + (confine.all_capabilities ? "all" : std::to_string(confine.capabilities));
   return out;
 }
@@ -117,12 +129,14 @@ Result<> read_word(Confine& confine, std::string_view word) {
     confine.tmp = static_cast<Confine::Tmp>(found - std::begin(kTmpWords));
     return {};
   }
+  const auto number = [&](std::string_view text, std::uint64_t& out) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    return error == std::errc() && end == text.data() + text.size() ? Result<>() : bad();
+  };
+  if (word.compare(0, 6, "image=") == 0) return number(word.substr(6), confine.image_bytes);
   if (word.compare(0, 5, "caps=") == 0) {
-    word.remove_prefix(5);
-    confine.all_capabilities = word == "all";
-    if (confine.all_capabilities) return {};
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), confine.capabilities);
-    return error == std::errc() && end == word.data() + word.size() ? Result<>() : bad();
+    confine.all_capabilities = word.substr(5) == "all";
+    return confine.all_capabilities ? Result<>() : number(word.substr(5), confine.capabilities);
   }
   if (word == "new-privileges") {
     confine.new_privileges = true;

@@ -26,6 +26,7 @@ struct Confine {
   bool seccomp = false;            // system calls for the host's administration fail
   bool all_capabilities = false;   // a task of root keeps them; else `capabilities` is the most it can ever have
   std::uint64_t capabilities = 0;  // a bit each
+  std::uint64_t image_bytes = 0;   // that unpacking a container's image may write; 0: as much as that program allows by itself
   bool operator==(const Confine&) const = default;
 };
 
@@ -33,6 +34,7 @@ struct Confine {
 [[nodiscard]] std::uint64_t usual_capabilities();
 // "CAP_CHOWN" or "chown", as capabilities(7) names them. kInvalid with the word.
 Result<std::uint64_t> parse_capabilities(const std::vector<std::string>& names);
+std::vector<std::string> capability_names(std::uint64_t set);  // "CAP_CHOWN", ...
 // A task's own word: "private-tmp", "private-tmp=memory", "pid", "ipc", "net", "seccomp". It can only add to what is kept from it.
 Result<> restrict(Confine& confine, std::string_view word);
 

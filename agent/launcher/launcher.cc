@@ -73,6 +73,11 @@ std::string own_path() {
   return readlink("/proc/self/exe", path, sizeof path - 1) > 0 ? path : "/";
 }
 
+bool no_child() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
+
 // A signal for the first process of a task carries a mark: an init passes those on, and no others. See init.h.
 siginfo_t marked(int signal) {
   siginfo_t info{};
@@ -244,7 +249,8 @@ void Launcher::take_over_task(const TaskKey& key, ExitLog::Task& task) {
 Result<> Launcher::loop() {
   struct epoll_event events[32];
   for (;;) {
-    if (stopping_ && clearing_.empty() && killing_.empty() && releasing_.empty() && !recovering_) {
+    // The last children are those that remove what tasks had on disk.
+    if (stopping_ && clearing_.empty() && killing_.empty() && releasing_.empty() && !recovering_ && no_child()) {
       note(isolator_->remove_root());
       return {};
     }
@@ -505,26 +511,27 @@ Result<> Launcher::into_container(Start& start, Launch& plan) {
   if (!privileged_) return Error(Code::kUnsupported, "the launcher does not run as root and cannot start containers");
   if (start.spec.image.empty()) return Error(Code::kInvalid, "the task is a container and names no image");
   const std::string directory = BOURSE_TRY(scratch_->make(task, 0, 0));
-  std::vector<std::string> words = {programs_ + "bourse-container",
-                                    "--scratch",
-                                    directory,
-                                    "--images",
-                                    options_.state_dir + "/images",
-                                    "--image",
-                                    start.spec.image,
-                                    "--uid",
-                                    std::to_string(start.spec.uid),
-                                    "--gid",
-                                    std::to_string(start.spec.gid)};
-  if (const std::string groups = joined(plan.groups); !groups.empty()) words.insert(words.end(), {"--groups", groups});
-  if (!start.spec.directory.empty()) words.insert(words.end(), {"--directory", start.spec.directory});
+  const Confine& confine = plan.confine;
+  std::vector<std::string> words = {programs_ + "bourse-container"};
+  const auto say = [&](const char* option, const std::string& value) { words.insert(words.end(), {option, value}); };
+  say("--scratch", directory);
+  say("--images", options_.state_dir + "/images");
+  say("--image", start.spec.image);
+  say("--uid", std::to_string(start.spec.uid));
+  say("--gid", std::to_string(start.spec.gid));
+  if (const std::string groups = joined(plan.groups); !groups.empty()) say("--groups", groups);
+  if (start.spec.uid == 0)
+    say("--capabilities", std::to_string(confine.all_capabilities ? usual_capabilities() : confine.capabilities));
+  if (confine.image_bytes != 0) say("--image-max", std::to_string(confine.image_bytes));
+  if (!start.spec.directory.empty()) say("--directory", start.spec.directory);
   const std::string artifacts = options_.state_dir + "/artifacts/";
   for (const auto& word : start.spec.argv)  // its script
-    if (word.compare(0, artifacts.size(), artifacts) == 0) words.insert(words.end(), {"--mount", word + ":" + word + ":ro"});
-  for (const auto& each : start.spec.mounts) words.insert(words.end(), {"--mount", each});
-  for (const auto& each : start.device_nodes) words.insert(words.end(), {"--device", each});
-  if (plan.confine.ipc) words.emplace_back("--ipc");
-  if (plan.confine.net) words.emplace_back("--net");
+    if (word.compare(0, artifacts.size(), artifacts) == 0) say("--mount", word + ":" + word + ":ro");
+  for (const auto& each : start.spec.mounts) say("--mount", each);
+  for (const auto& each : start.device_nodes) say("--device", each);
+  if (confine.tmp == Confine::Tmp::kDisk) words.emplace_back("--disk-tmp");
+  if (confine.ipc) words.emplace_back("--ipc");
+  if (confine.net) words.emplace_back("--net");
   words.emplace_back("--");
   words.insert(words.end(), start.spec.argv.begin(), start.spec.argv.end());
   start.spec.argv = std::move(words);

@@ -90,6 +90,7 @@ const std::vector<ConfigKey>& config_keys() {
       {"agent", "seccomp", kText, "auto",
        "Whether system calls for the administration of the host fail: in tasks of root (auto), all tasks (on) or none (off).", 0,
        INT64_MAX, "auto|on|off"},
+      {"agent", "image_max", kSize, "32GiB", "Most that the image of a container may be when it is unpacked.", 1 << 20, INT64_MAX},
 
       {"batch", "listen", kList, "",
        "Endpoints on which the batch framework serves submit and queue: unix://PATH for the tools of this host, tcp://HOST:PORT "

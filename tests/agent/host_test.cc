@@ -158,6 +158,10 @@ TEST(HostTest, ATaskCanAskForMoreIsolationAndNeverForLess) {
   EXPECT_TRUE(confine->pid && !confine->ipc && !confine->net);
   spec.uid = 0;
   EXPECT_TRUE(confine_of(spec, options)->seccomp);
+  options.image_max = Bytes{5 << 20};
+  EXPECT_EQ(confine_of(spec, options)->image_bytes, 0U);
+  spec.kind = TaskKind::kContainer;
+  EXPECT_EQ(confine_of(spec, options)->image_bytes, 5U << 20U);
   spec.isolate = {"shared-tmp"};
   EXPECT_NE(confine_of(spec, options).error().text().find("`shared-tmp' is not a kind of isolation"), std::string::npos);
 }

@@ -29,6 +29,7 @@ std::vector<std::string> samples() {
   confine.tmp = Confine::Tmp::kMemory;
   confine.pid = confine.net = confine.seccomp = true;
   confine.capabilities = usual_capabilities();
+  confine.image_bytes = std::uint64_t{1} << 40U;
   State state{"cgroup-v1", {"no memory controller: so", "b"}, true, {{kTask, kSlice, 42}}};
   return {encode(Hello{{kSlice, {FrameworkId("x"), 0}}}),
           encode(Hello{}),
@@ -66,6 +67,7 @@ TEST(LauncherProtocol, EveryPacketComesBackAsItWas) {
   EXPECT_TRUE(start.confine.pid && start.confine.net && start.confine.seccomp && !start.confine.ipc);
   EXPECT_EQ(start.confine.tmp, Confine::Tmp::kMemory);
   EXPECT_EQ(start.confine.capabilities, usual_capabilities());
+  EXPECT_EQ(start.confine.image_bytes, std::uint64_t{1} << 40U);
   EXPECT_EQ(start.device_nodes, (std::vector<std::string>{"/dev/x0", "/dev/xctl"}));
   EXPECT_EQ(std::get<Prepare>(*decode(samples()[3])).limits, all_limits());
   EXPECT_EQ(start.spec.argv.back(), "echo\n\"hello\"");

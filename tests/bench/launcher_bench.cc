@@ -1,7 +1,8 @@
 // Starts per second through the launcher, against this host's own rate of fork and exec, in alternating rounds of one run.
 //
 // Prints one JSON object a line: ratio into one existing slice (target 0.8), with a slice made and removed for each task
-// (target 0.6), and the launcher's and keeper's memory a live task with 1,000 tasks asleep. Needs root; B names the build.
+// (target 0.6), the launcher's and keeper's memory a live task with 1,000 tasks asleep, and the time of a task that does nothing by kind
+// of isolation. Needs root; B names the build.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -22,6 +24,7 @@
 
 using namespace bourse;
 using namespace bourse::launcher;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -189,6 +192,47 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+// One after the other, from the start to the end of a program that does nothing: what each kind of isolation costs a task.
+void confined(Channel& channel, const std::string& dir) {
+  const std::string image = dir + "/image";
+  fs::create_directories(image + "/bin");
+  std::error_code error;
+  fs::copy_file("/bin/busybox", image + "/bin/true", error);
+  fs::permissions(dir, fs::perms(0755));
+  Confine none, tmp, memory, pid, net, seccomp;
+  tmp.tmp = Confine::Tmp::kDisk, memory.tmp = Confine::Tmp::kMemory, pid.pid = true, net.net = true, seccomp.seccomp = true;
+  struct Kind {
+    const char* name;
+    Confine confine;
+    bool container = false;
+  };
+  const SliceId slice = new_slice();
+  must(channel.send(Prepare{slice, whole()}));
+  expect<Prepared>(channel);
+  double process = 0;
+  for (const Kind& kind : {Kind{"process", none}, Kind{"private_tmp_disk", tmp}, Kind{"private_tmp_memory", memory},
+                           Kind{"pid", pid}, Kind{"net", net}, Kind{"seccomp", seccomp}, Kind{"container", none, true}}) {
+    if (kind.container && error) continue;
+    std::vector<double> ms;
+    for (int i = 0; i < 100; ++i) {
+      TaskSpec task = spec({"/bin/true"});
+      if (kind.container) task.kind = TaskKind::kContainer, task.image = image;
+      const double begin = now();
+      must(channel.send(Start{new_task(), slice, task, kind.confine}));
+      const Ended end = expect<Ended>(channel);
+      if (end.wait_status != 0) die(std::string(kind.name) + ": /bin/true failed");
+      ms.push_back((now() - begin) * 1e3);
+      must(channel.send(Forget{end.task}));
+    }
+    std::sort(ms.begin(), ms.end());
+    if (process == 0) process = ms[50];
+    std::printf("{\"bench\":\"launcher.confined\",\"kind\":\"%s\",\"p50_ms\":%.2f,\"p99_ms\":%.2f,\"of_a_process\":%.2f}\n",
+                kind.name, ms[50], ms[99], ms[50] / process);
+  }
+  must(channel.send(Release{slice}));
+  expect<Released>(channel);
+}
+
 }  // namespace
 
 int main() {
@@ -255,10 +299,10 @@ int main() {
       "{\"bench\":\"launcher.memory\",\"tasks\":%d,\"pss_kib_empty\":%ld,\"pss_kib\":%ld,\"rss_kib_launcher\":%ld,"
       "\"rss_kib_keeper\":%ld,\"bytes_a_task\":%ld}\n",
       live, empty, full, kib_of(launcher, "Rss:"), kib_of(keeper, "Rss:"), (full - empty) * 1024 / live);
+  confined(channel, dir);
   kill(keeper, SIGTERM);
   int status = 0;
   waitpid(keeper, &status, 0);
-  for (const char* name : {"launcher.sock", "launcher.lock", "exits", "exits.new"}) unlink((std::string(dir) + "/" + name).c_str());
-  rmdir(dir);
+  fs::remove_all(dir);
   return status == 0 ? 0 : 1;
 }
