@@ -267,6 +267,14 @@ int bourse_task_spec_image(bourse_task_spec* t, const char* image) {
   if (!t || !image) return BOURSE_E_INVALID;
   return guard([&] { return t->value.image = image, 0; });
 }
+int bourse_task_spec_mount(bourse_task_spec* t, const char* mount) {
+  if (!t || !mount || mount[0] != '/') return BOURSE_E_INVALID;
+  return guard([&] { return t->value.mounts.emplace_back(mount), 0; });
+}
+int bourse_task_spec_isolate(bourse_task_spec* t, const char* word) {
+  if (!t || !word || !*word) return BOURSE_E_INVALID;
+  return guard([&] { return t->value.isolate.emplace_back(word), 0; });
+}
 int bourse_task_spec_trace(bourse_task_spec* t, const char* traceparent) {
   if (!t || !traceparent) return BOURSE_E_INVALID;
   return guard([&] { return t->value.trace = traceparent, 0; });

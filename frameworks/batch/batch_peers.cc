@@ -204,6 +204,7 @@ void Batch::handle(const Asker& asker, const Who& caller, const StepRequest& req
   }
   task.append_output = true;
   task.umask = spec->umask;
+  task.isolate = spec->isolate;  // not the container: what is asked for here is a program of the host, such as an MPI's daemon
   task.kill_grace = options_.kill_grace;
   ++run.steps;
   steps_[command.task] = {asker, it->first, command.agent};

@@ -119,7 +119,10 @@ struct JobSpec {
   bool append_output = false;
   std::uint32_t umask = 0022;
   std::vector<Rlimit> rlimits;
-  std::string vm;  // what the virtual machine boots that it runs in, see vm_image.h; "": it runs in none
+  std::string vm;                             // what the virtual machine boots that it runs in, see vm_image.h; "": it runs in none
+  std::string container;                      // image; "": none
+  std::vector<std::string> container_mounts;  // "SOURCE[:TARGET[:ro]]"
+  std::vector<std::string> isolate;           // words of TaskSpec::isolate
 
   // How much.
   std::uint32_t nodes_min = 0, nodes_max = 0;

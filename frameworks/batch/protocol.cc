@@ -71,6 +71,8 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   auto gpu_kind = put(b, s.gpu_kind), node_list = put(b, s.node_list), exclude = put(b, s.exclude);
   auto constraints = put(b, s.constraints);
   auto array = put(b, s.array), dependency = put(b, s.dependency), vm = put(b, s.vm);
+  auto container = put(b, s.container);
+  auto container_mounts = put(b, s.container_mounts), isolate = put(b, s.isolate);
   fb::SpecBuilder t(b);
   t.add_name(name), t.add_partition(partition), t.add_account(account), t.add_qos(qos), t.add_comment(comment);
   t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type),
@@ -91,6 +93,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   t.add_kill_on_invalid_dependency(tri(s.kill_on_invalid_dependency));
   t.add_warn_signal(s.warn_signal), t.add_warn_before(s.warn_before.count()), t.add_warn_shell_only(s.warn_shell_only);
   t.add_slurm_names(s.slurm_names), t.add_vm(vm);
+  t.add_container(container), t.add_container_mounts(container_mounts), t.add_isolate(isolate);
   return t.Finish();
 }
 
@@ -390,6 +393,8 @@ class Reader {
     o.warn_signal = s->warn_signal(), o.warn_before = duration(s->warn_before(), "signal time");
     o.warn_shell_only = s->warn_shell_only(), o.slurm_names = s->slurm_names();
     o.vm = text(s->vm(), "virtual machine", kVmImageBytesMax);
+    o.container = text(s->container(), "container"), o.container_mounts = texts(s->container_mounts(), "container mounts");
+    o.isolate = texts(s->isolate(), "isolation");
     return o;
   }
   JobSelector selector(const fb::Selector* s) {

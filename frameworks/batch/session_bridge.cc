@@ -218,6 +218,8 @@ struct SessionBridge::Impl {
     const TaskSpec& s = c.spec;
     complain("kind", bourse_task_spec_kind(raw, static_cast<std::int32_t>(s.kind)));
     if (!s.image.empty()) complain("image", bourse_task_spec_image(raw, s.image.c_str()));
+    for (const std::string& mount : s.mounts) complain("mount", bourse_task_spec_mount(raw, mount.c_str()));
+    for (const std::string& word : s.isolate) complain("isolation", bourse_task_spec_isolate(raw, word.c_str()));
     bourse_task_spec_user(raw, s.user.c_str(), s.uid, s.gid);
     if (!s.credential.empty()) bourse_task_spec_credential(raw, s.credential.data(), s.credential.size());
     for (const std::string& word : s.argv) bourse_task_spec_arg(raw, word.c_str());

@@ -22,6 +22,8 @@ struct EnvironmentName {
 constexpr std::array kEnvironmentNames = {EnvironmentName{"ARRAY_INX", "array"}, EnvironmentName{"TIMELIMIT", "time"},
                                           EnvironmentName{"MEM_PER_NODE", "mem"}};
 
+constexpr std::array kIsolations = {"private-tmp", "private-tmp=memory", "pid", "ipc", "net", "seccomp"};  // the agent's words
+
 Result<std::uint32_t> number(std::string_view option, std::string_view text, std::uint32_t least = 1) {
   std::uint32_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -200,6 +202,7 @@ class Builder {
     if (name == "array") return &job_.array;
     if (name == "dependency") return &job_.dependency;
     if (name == "cluster") return &out_.cluster_dir;
+    if (name == "container") return &job_.container;
     if (name == "export") return &export_;
     if (name == "wrap") return &wrap_;
     if (name == "vm") return &vm_;
@@ -287,6 +290,24 @@ class Builder {
       const std::string prefix = s.name == "gres" ? "" : "gpu:";
       for (const std::string& part : split_devices(s.value))
         job_.devices_per_node.push_back(BOURSE_TRY(parse_device(prefix + part, s.name)));
+      return {};
+    }
+    if (s.name == "container-mounts") {
+      job_.container_mounts.clear();
+      for (const std::string& part : split(s.value, ',')) {
+        if (part.empty() || part[0] != '/') return Error(Code::kInvalid, fmt::format("`{}': an absolute path is meant", part));
+        job_.container_mounts.push_back(part);
+      }
+      return {};
+    }
+    if (s.name == "isolate") {
+      job_.isolate.clear();
+      for (const std::string& part : split(s.value, ',')) {
+        if (std::find(std::begin(kIsolations), std::end(kIsolations), part) == std::end(kIsolations))
+          return Error(Code::kInvalid,
+                       fmt::format("`{}' is not a kind of isolation: there are {}", part, fmt::join(kIsolations, ", ")));
+        job_.isolate.push_back(part);
+      }
       return {};
     }
     if (s.name == "gpus" || s.name == "gpus-per-task") {
@@ -420,6 +441,10 @@ Result<Submission> read_submission(const std::vector<std::string>& words, const 
   job.submit_dir = who.directory;
   job.directory = job.directory.empty() ? who.directory : absolute(job.directory, who.directory);
   job.vm = BOURSE_TRY(virtual_machine(builder.vm_, builder.vm_image_, who));
+  if (!job.container.empty()) job.container = absolute(job.container, who.directory);
+  if (job.container.empty() && !job.container_mounts.empty()) return Error(Code::kInvalid, "--container-mounts needs --container");
+  if (!job.container.empty() && !job.vm.empty())
+    return Error(Code::kInvalid, "a job runs in a container or in a virtual machine, not in both");
   if (job.stdout_path.empty()) job.stdout_path = default_output;
   if (!default_output.empty() && job.stdout_path == default_output && !job.array.empty()) {
     const std::size_t at = job.stdout_path.find("%j");

@@ -124,6 +124,11 @@ int c99_builds_everything(void) {
   OK(bourse_task_spec_warning(spec, 10, 1000, 1));
   IS(BOURSE_E_INVALID, bourse_task_spec_warning(spec, 99, 1000, 1));
   OK(bourse_task_spec_fence(spec, 1));
+  OK(bourse_task_spec_image(spec, "/srv/image:v1"));
+  OK(bourse_task_spec_mount(spec, "/data:/in:ro"));
+  IS(BOURSE_E_INVALID, bourse_task_spec_mount(spec, "data"));
+  OK(bourse_task_spec_isolate(spec, "pid"));
+  IS(BOURSE_E_INVALID, bourse_task_spec_isolate(spec, ""));
   OK(bourse_task_spec_trace(spec, ""));
   OK(bourse_task_spec_in_turn(spec, 0));
   OK(bourse_task_spec_image(spec, "/images/disk.qcow2"));

@@ -403,8 +403,13 @@ TEST_F(BatchActor, SetsTheLimitAndWarningOfTheTask) {
   s.time_limit = seconds(240), s.warn_signal = SIGUSR1, s.warn_before = seconds(120), s.warn_shell_only = true;
   s.stdout_path = "%x-%4j.out";
   s.args = {"a b"};
+  s.container = "/images/tiny:v1", s.container_mounts = {"/data:/in:ro"}, s.isolate = {"net"};
   house.submit(s);
   const TaskSpec& task = house.spec_of("1.0.1");
+  EXPECT_EQ(task.kind, TaskKind::kContainer);
+  EXPECT_EQ(task.image, "/images/tiny:v1");
+  EXPECT_EQ(task.mounts, Strings{"/data:/in:ro"});
+  EXPECT_EQ(task.isolate, Strings{"net"});
   EXPECT_EQ(task.time_limit, seconds(240));
   EXPECT_EQ(task.warn_signal, SIGUSR1);
   EXPECT_TRUE(task.warn_shell_only);

@@ -173,6 +173,20 @@ TEST_F(SubmitTest, SignalForms) {
   EXPECT_NE(why({"--signal=USR9", "--wrap=x"}).find("no signal `USR9'"), std::string::npos);
 }
 
+TEST_F(SubmitTest, ContainersAndIsolation) {
+  const batch::JobSpec job = must({"--container=images/tiny:v1", "--container-mounts=/data,/scratch:/s:ro",
+                                   "--isolate=pid,private-tmp=memory", "--wrap=x"})
+                                 .job;
+  EXPECT_EQ(job.container, job.submit_dir + "/images/tiny:v1");
+  EXPECT_EQ(job.container_mounts, (std::vector<std::string>{"/data", "/scratch:/s:ro"}));
+  EXPECT_EQ(job.isolate, (std::vector<std::string>{"pid", "private-tmp=memory"}));
+  EXPECT_TRUE(must({"--wrap=x"}).job.container.empty());
+  EXPECT_NE(why({"--container-mounts=/a", "--wrap=x"}).find("--container-mounts needs --container"), std::string::npos);
+  EXPECT_NE(why({"--container=/i", "--container-mounts=a", "--wrap=x"}).find("`a': an absolute path is meant"), std::string::npos);
+  EXPECT_NE(why({"--isolate=pid,chroot", "--wrap=x"}).find("`chroot' is not a kind of isolation: there are private-tmp,"),
+            std::string::npos);
+}
+
 TEST_F(SubmitTest, ExportForms) {
   const auto has = [](const batch::JobSpec& job, const std::string& variable) {
     return std::find(job.env.begin(), job.env.end(), variable) != job.env.end();

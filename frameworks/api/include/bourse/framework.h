@@ -577,12 +577,17 @@ BOURSE_API int bourse_task_spec_kill_grace(bourse_task_spec* spec, int64_t grace
 BOURSE_API int bourse_task_spec_warning(bourse_task_spec* spec, int32_t signal, int64_t before, int32_t first_process_only);
 /* [free] End it on its own host when the leading master was not heard for the lease, so that it can safely run elsewhere. */
 BOURSE_API int bourse_task_spec_fence(bourse_task_spec* spec, int32_t on);
+/* [free] Adds a directory or file of the host to what a container sees: "SOURCE[:TARGET[:ro]]". */
+BOURSE_API int bourse_task_spec_mount(bourse_task_spec* spec, const char* mount);
+/* [free] Adds to what is kept from it: "private-tmp", "private-tmp=memory", "pid", "ipc", "net" or "seccomp". */
+BOURSE_API int bourse_task_spec_isolate(bourse_task_spec* spec, const char* word);
 BOURSE_API int bourse_task_spec_trace(bourse_task_spec* spec, const char* traceparent); /* W3C trace context */
 /* [free] Not before the tasks that its slice was given earlier have ended, then at once: keeps a slice busy with short tasks. Until
  * then it is STAGING, and a kill with `unstarted_only` takes it back. */
 BOURSE_API int bourse_task_spec_in_turn(bourse_task_spec* spec, int32_t on);
 /* Of BOURSE_MICROVM: what it boots, "kernel=PATH,initrd=PATH[,disk=PATH][,arch=NAME][,append=WORDS]" or "disk=PATH[,arch=NAME]", with full
- * paths on the agent's host. Its slice needs a device of kind "hypervisor/" with its counter "guests" at 1. */
+ * paths on the agent's host. Its slice needs a device of kind "hypervisor/" with its counter "guests" at 1.
+ * Of BOURSE_CONTAINER: a root directory or an OCI image layout on the agent's host, "DIR" or "DIR:TAG". */
 BOURSE_API int bourse_task_spec_image(bourse_task_spec* spec, const char* image);
 
 #ifdef __cplusplus
