@@ -157,6 +157,8 @@ field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
 
 SCHEMAS := common/wire/bourse.fbs $(wildcard frameworks/*/*.fbs)
+# Compilers list no system headers as dependencies, and these are included as such: objects name them.
+FBS_GEN  = $(filter %_generated.h,$(GEN))
 GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.h) $(B)/gen/console_page.inc
 CAPI    := $(B)/libbourse.so.$(VERSION)
 PLUGINS := $(patsubst plugins/%.c,%,$(wildcard plugins/examples/*.c))
@@ -184,7 +186,7 @@ $(B)/pch/%.h.gch: %/precompiled.h $(B)/flags
 	@echo '#include "$<"' > $(@:.gch=)
 	$(Q)$(compile) -MD -MP -MF $(@:.gch=.d) -MT $@ -x c++-header $< -o $@
 
-$(B)/%.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
+$(B)/%.o: %.cc $(B)/flags $(pch:=.gch) $(FBS_GEN) | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(compile) $(pch_cxx) -MMD -MP -c $< -o $@
@@ -192,7 +194,7 @@ $(B)/%.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
 $(BUNDLES:%=$(B)/%.cc):
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(call members,$(@:$(B)/%.cc=%)) > $@
-$(BUNDLES:%=$(B)/%.o): %.o: %.cc $(B)/flags $(pch:=.gch) | $(GEN)
+$(BUNDLES:%=$(B)/%.o): %.o: %.cc $(B)/flags $(pch:=.gch) $(FBS_GEN) | $(GEN)
 	$(call say,CXX,$(@:$(B)/%.o=%))
 	$(Q)$(compile) $(pch_cxx) -Wno-subobject-linkage -MMD -MP -c $< -o $@
 
