@@ -107,6 +107,7 @@ Result<Mount> parse_mount(const std::string& text) {
   const std::string how = second == std::string::npos ? "rw" : text.substr(second + 1);
   if (out.source.empty() || out.source[0] != '/' || out.target.empty() || out.target[0] != '/' || (how != "ro" && how != "rw"))
     return bad("SOURCE[:TARGET[:ro]] with absolute paths is meant");
+  if (out.target.find_first_not_of("/.") == std::string::npos) return bad("its target is the whole container");
   for (std::size_t at = 0; at < out.target.size();) {
     const std::size_t end = std::min(out.target.find('/', at), out.target.size());
     if (out.target.substr(at, end - at) == "..") return bad("its target leads out of the container");

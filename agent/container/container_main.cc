@@ -342,10 +342,11 @@ void make_sys(Arguments& a) {
   close(fd);
 }
 
-// Its working directory is one: where its output goes.
+// Its working directory is one: where its output goes. But "/" is the container's own.
 void make_mounts(Arguments& a) {
   std::vector<Mount> mounts;
-  if (!a.wanted.directory.empty()) mounts.push_back({a.wanted.directory, a.wanted.directory, false});
+  if (a.wanted.directory.find_first_not_of('/') != std::string::npos)
+    mounts.push_back({a.wanted.directory, a.wanted.directory, false});
   for (const std::string& each : a.mounts) {
     auto parsed = bourse::container::parse_mount(each);
     if (!parsed) fail(parsed.error().text());

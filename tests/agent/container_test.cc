@@ -87,6 +87,14 @@ TEST_F(ContainerTask, RunsInItsImageAsTheUserWithItsDirectoryAndItsCode) {
   EXPECT_TRUE(eventually([&] { return nothing_left(); }));
 }
 
+TEST_F(ContainerTask, ItsWorkingDirectoryIsTheImagesWhereThatIsSlash) {
+  TaskSpec spec = container("pwd; ls -d bin home 2>/dev/null");
+  spec.directory = "/";
+  spec.stdout_path = work_ + "/out";
+  run(spec);
+  EXPECT_EQ(out(), "/\nbin\n");
+}
+
 TEST_F(ContainerTask, HasNoPrivilegesAndCannotAdministerTheHost) {
   EXPECT_EQ(run(container("grep -E 'NoNewPrivs|CapBnd|CapEff|Seccomp:' /proc/self/status")), 0);
   for (const char* line : {"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"})
@@ -558,6 +566,8 @@ TEST(ContainerConfig, AMountThatMeansNothingIsNamed) {
   for (const char* bad : {"", "a:/b", "/a:b", "/a:/b:rx", ":/b", "/a:"})
     EXPECT_TRUE(has(container::parse_mount(bad).error().text(), "absolute paths")) << bad;
   EXPECT_TRUE(has(container::parse_mount("/a:/b/../../c").error().text(), "leads out"));
+  for (const char* whole : {"/", "/a:/", "/a:/.", "/a://"})
+    EXPECT_TRUE(has(container::parse_mount(whole).error().text(), "the whole container")) << whole;
 }
 
 }  // namespace bourse::launcher_test

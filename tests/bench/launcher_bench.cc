@@ -34,8 +34,11 @@ double now() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
+pid_t g_keeper = 0;
+
 [[noreturn]] void die(const std::string& why) {
   std::fprintf(stderr, "launcher_bench: %s\n", why.c_str());
+  if (g_keeper > 0) kill(g_keeper, SIGTERM), waitpid(g_keeper, nullptr, 0);
   std::exit(1);
 }
 
@@ -248,6 +251,7 @@ int main() {
           std::getenv("BENCH_NO_ISOLATION") ? "--no-isolation" : nullptr, nullptr);
     _exit(127);
   }
+  g_keeper = keeper;
   Result<int> fd = Error(Code::kBusy, "");
   for (int i = 0; i < 500 && !fd; ++i) {
     fd = connect_launcher(dir);
