@@ -45,7 +45,7 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libraft-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
              prometheus curl crun umoci
@@ -142,7 +142,7 @@ RPATH     := -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../lib'
 
 # program:main:where:modules:libraries
 PROGS := \
-  bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto \
+  bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto,-lraft \
   bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
@@ -151,7 +151,7 @@ PROGS := \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse-console:frameworks/console/main:$(SBINDIR):console,cli,batch,world,wire,core:-lzmq,-lcrypto,-lmicrohttpd \
-  bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz \
+  bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz,-lraft \
   submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,policy,world,wire,core,fmt:
 field  = $(word $(2),$(subst :, ,$(subst ::,: :,$(1))))
 list   = $(subst $(comma), ,$(1))
@@ -290,7 +290,7 @@ ifneq ($(PCH),no)
 $(TEST_OBJS): private pch := $(B)/pch/tests.h
 $(TEST_OBJS): $(B)/pch/tests.h.gch
 endif
-TEST_LIBS    := -lgtest -lrapidcheck -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -larchive
+TEST_LIBS    := -lgtest -lrapidcheck -lraft -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -larchive
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
 define test
@@ -342,7 +342,7 @@ BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/be
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd $(BASE_LIBS) -o $@
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -lraft $(BASE_LIBS) -o $@
 bench: all $(TOOL_BINS) $(BENCH_BINS)
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
 demo: all

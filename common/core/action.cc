@@ -16,6 +16,8 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   host.clear();
   session.clear();
   replies.clear();
+  members.clear();
+  hand_over = false;
   logs.clear();
   stop = false;
 }

@@ -67,6 +67,14 @@ struct Reply {
   std::string payload;
 };  // to a framework's own client
 
+// One master more, or one less, in the group that replicates the registry; answered by MemberChanged.
+struct ChangeMember {
+  std::uint64_t tag = 0;
+  bool add = false;
+  std::string name;
+  std::string raft;  // add: where the other masters reach it
+};
+
 struct Actions {
   std::vector<Send> sends;
   std::vector<Arm> arms;
@@ -79,6 +87,8 @@ struct Actions {
   std::vector<HostAction> host;
   std::vector<SessionCommand> session;
   std::vector<Reply> replies;
+  std::vector<ChangeMember> members;
+  bool hand_over = false;         // lead no more, where another master can
   std::vector<std::string> logs;  // one line each, "level=warn event=... key=value"
   bool stop = false;              // end this process in good order
 

@@ -44,7 +44,8 @@ struct TimerFired {
 };
 struct Durable {
   Ticket ticket = 0;
-};  // every record of the step that was given this ticket is safe. See "Two kinds of append"
+  std::uint64_t index = 0;  // of the step's records in the replicated log; 0: the log does not number
+};                          // every record of the step that was given this ticket is safe. See "Two kinds of append"
 struct AppendFailed {
   Ticket ticket = 0;
   std::string reason;
@@ -52,6 +53,37 @@ struct AppendFailed {
 struct Reload {
   std::string config;
 };  // a validated configuration, in the actor's own text form
+
+// --- the replicated log of the masters (master/raft.h); a driver without one posts none of these. See "Raft is driver-side" --
+struct Committed {  // what another leadership wrote, or this one when nobody waits for the answer any more
+  std::uint64_t index = 0;
+  std::vector<std::string> records;
+};
+struct Restored {  // forget every record so far: this is what they came to
+  std::string snapshot;
+};
+struct Leader {};        // elected: may lead from the moment that a record of its own is durable
+struct NotLeader {       // what was appended and is not yet Durable fails, or comes back as Committed
+  std::string name;      // of the master that leads now; "": none is known
+  std::string endpoint;  // where it serves agents, frameworks and tools; may be "" though it has a name
+};
+struct MasterFacts {
+  std::string name;
+  std::string endpoint;  // where it serves agents, frameworks and tools; "": not known
+  std::string raft;      // where the other masters reach it
+  bool voter = false, leads = false, self = false;
+  Duration heard{-1};  // time since it last answered; < 0: never
+  Duration offset{0};  // its wall clock less ours, the way there and back removed
+  Duration round{-1};  // the way there and back; < 0: the offset is not known
+};
+struct MastersChanged {
+  std::vector<MasterFacts> masters;  // by name
+};
+struct MemberChanged {  // the end of a ChangeMember
+  std::uint64_t tag = 0;
+  Code code = Code::kOk;
+  std::string reason;
+};
 
 // --- the agent's host ----------------------------------------------------------------------------------------------
 struct SliceCarved {
@@ -105,9 +137,10 @@ struct Request {
 };  // uid -1: not known
 
 struct Events {
-  using Variant = std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased,
-                               TaskStarted, TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged,
-                               PressureSample, Request, SessionEvent>;
+  using Variant =
+      std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
+                   TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged, PressureSample, Request,
+                   SessionEvent, Committed, Restored, Leader, NotLeader, MastersChanged, MemberChanged>;
 };
 using Event = OneOf<Events>;
 

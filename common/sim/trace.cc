@@ -52,6 +52,20 @@ struct Digest {
     t.add(e.index());
     if (const auto* update = std::get_if<TaskUpdate>(&e)) status(update->status);
   }
+  void operator()(const Committed& e) const {
+    t.add(e.index);
+    for (const std::string& record : e.records) t.add(record);
+  }
+  void operator()(const Restored& e) const { t.add(e.snapshot); }
+  void operator()(const Leader&) const {}
+  void operator()(const NotLeader& e) const { t.add(e.name); }
+  void operator()(const MastersChanged& e) const {
+    for (const MasterFacts& m : e.masters) {
+      t.add(m.name);
+      t.add((m.voter ? 1U : 0U) + (m.leads ? 2U : 0U));
+    }
+  }
+  void operator()(const MemberChanged& e) const { t.add(e.tag * 31 + static_cast<std::uint64_t>(e.code)); }
 
   void status(const TaskStatus& s) const {
     t.add(s.task.value);
