@@ -28,7 +28,7 @@ StatusStreams::Renumbered StatusStreams::renew(StreamId stream) {
 }
 
 Sequence StatusStreams::add(Turn& turn, const FrameworkId& framework, const SliceId& slice, const TaskStatus& status,
-                            Sequence previous) {
+                            Sequence previous, bool more_follow) {
   Stream& s = streams_[framework];
   std::uint64_t at = s.last() + 1;
   if (previous.value > s.sent && previous.value > s.acked && previous.value <= s.last() &&
@@ -46,7 +46,7 @@ Sequence StatusStreams::add(Turn& turn, const FrameworkId& framework, const Slic
     s.unacked.push_back(Entry{slice, status});
   }
   turn.record(StatusRecord{framework, Sequence(at), slice, status});
-  if (is_terminal(status.state)) {
+  if (is_terminal(status.state) && !more_follow) {
     s.released = std::max(s.released, at);
   } else if (!flush_armed_) {
     flush_armed_ = true;

@@ -1,7 +1,8 @@
 // Status updates to frameworks: one sequenced, acknowledged stream per framework, resent until acknowledged.
 //
-// An entry is recorded in the checkpoint before it is sent. Terminal states leave at once; others wait kHold for the end of a
-// short task, which then takes their place, so that a task of a few milliseconds costs one message instead of two. At most
+// An entry is recorded in the checkpoint before it is sent. Terminal states leave at once, except where more tasks wait for their turn
+// in the slice (nobody waits for that word then); others wait kHold for the end of a short task, which then takes their place, so that
+// a task of a few milliseconds costs one message instead of two, and short ones in turn are told of several at a time. At most
 // kWindow entries are under way; without progress for kResendEvery the stream goes back to the first unacknowledged one and
 // sends kProbe until an acknowledgement comes. An acknowledgement of nothing new sends it back at once: a gap was seen. An entry that was sent is never changed. Owned by the agent actor.
 #pragma once
@@ -32,7 +33,9 @@ class StatusStreams {
 
   // Adds an entry and answers its sequence; 0 when the stream is full. `previous` is the task's entry before (0: none): where
   // that is not terminal and was never sent, the new one takes its place.
-  Sequence add(Turn& turn, const FrameworkId& framework, const SliceId& slice, const TaskStatus& status, Sequence previous);
+  // more_follow: an end that can wait, for others wait in its slice.
+  Sequence add(Turn& turn, const FrameworkId& framework, const SliceId& slice, const TaskStatus& status, Sequence previous,
+               bool more_follow = false);
   struct Acked {
     Sequence sequence;
     TaskStatus status;

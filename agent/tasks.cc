@@ -118,7 +118,8 @@ void TaskTable::start(Turn& turn, Task& task) {
   }
   task.phase = Phase::kStarting;
   task.ran = true;
-  task.started_mono = turn.now.mono;      // asked for; until its start is told
+  task.started_mono = turn.now.mono;  // asked for; until its start is told
+  task.in_turn = task.spec->in_turn;
   TaskSpec spec = std::move(*task.spec);  // asked for again, it comes from the payload
   task.spec.reset();
   add_environment(turn, task, spec);
@@ -329,9 +330,19 @@ void TaskTable::finish(Turn& turn, Task& task, TaskStatus status) {
   if (task.phase == Phase::kRunning) turn.out.disarm(timer_key(AgentTimer::kTask, task.handle));
   const SliceId slice = task.slice;
   task.last = std::move(status);
-  task.last_sequence = streams_.add(turn, task.key.framework, slice, task.last, task.last_sequence);
+  task.last_sequence = streams_.add(turn, task.key.framework, slice, task.last, task.last_sequence, status_can_wait(task));
   mark_ended(task);
   slices_.task_over(turn, slice);
+}
+
+// Others wait in the slice for their turn: whoever sent them does not need to know yet that this one has ended.
+bool TaskTable::status_can_wait(const Task& ended) const {
+  if (ended.phase != Phase::kRunning) return false;  // it did not run: whoever took it back wants to know
+  const auto in = by_slice_.find(ended.slice);
+  return in != by_slice_.end() && std::ranges::any_of(in->second.active, [&](const TaskId& id) {
+           const auto it = tasks_.find({ended.key.framework, id});
+           return it != tasks_.end() && it->second.phase == Phase::kStarting && it->second.in_turn;
+         });
 }
 
 void TaskTable::mark_ended(Task& task) {

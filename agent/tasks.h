@@ -80,6 +80,7 @@ class TaskTable {
     Duration kill_at{0};
     bool killed = false;  // SIGKILL was sent
     bool warned = false, missing = false, restored = false, ran = false;
+    bool in_turn = false;  // starts when those before it in its slice have ended
     std::string why;
     std::int32_t asked_signal = 0;
     TaskStatus last;
@@ -103,6 +104,7 @@ class TaskTable {
   void never(Turn& turn, const TaskKey& key, const SliceId& slice, const std::string& why);
   void report(Turn& turn, Task& task);
   void arm(Turn& turn, const Task& task) const;
+  [[nodiscard]] bool status_can_wait(const Task& ended) const;
   void mark_ended(Task& task);
   void acknowledged(Task& task);
   void remember_never(const TaskKey& key);

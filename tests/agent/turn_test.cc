@@ -1,6 +1,7 @@
 // Tasks that are launched behind others in their slice, as the agent sees them.
 #include <gtest/gtest.h>
 
+#include "agent/status_stream.h"
 #include "rig.h"
 
 namespace bourse::testing {
@@ -98,6 +99,36 @@ TEST_F(AgentTurn, AreToldWithTheTimesThatTheHostMeasured) {
   EXPECT_EQ(rig.last_status("b").state, S::kExited);
   EXPECT_EQ(rig.last_status("b").started, ended.started);
   EXPECT_EQ(rig.last_status("b").ended, ended.ended);
+}
+
+TEST_F(AgentTurn, AreToldOfSeveralAtATimeWhileMoreWait) {
+  for (const char* task : {"b", "c", "d"}) rig.say(launch(task, 1, in_turn()));
+  const auto ends = [&] {
+    std::vector<std::string> told;
+    for (const StatusUpdate& update : rig.all<StatusUpdate>())
+      if (is_terminal(update.status.state)) told.push_back(update.status.task.str());
+    return told;
+  };
+  const auto end = [&](const char* task) {
+    TaskEnded ended;
+    ended.task = task_key(task);
+    rig.step(ended);
+  };
+  rig.pass(milliseconds(10));
+  end("a"), end("b");
+  EXPECT_EQ(ends(), std::vector<std::string>{}) << "c and d wait: nobody needs to know yet";
+  end("c"), end("d");
+  EXPECT_EQ(ends(), (std::vector<std::string>{"a", "b", "c", "d"})) << "with the last one, nothing is left to wait for";
+}
+
+TEST_F(AgentTurn, AreNotToldOfLaterThanAShortMomentThough) {
+  rig.say(launch("b", 1, in_turn()));
+  rig.pass(milliseconds(10));
+  TaskEnded ended;
+  ended.task = task_key("a");
+  rig.step(ended);
+  rig.pass(StatusStreams::kHold);
+  EXPECT_EQ(rig.last_status("a").state, S::kExited);
 }
 
 }  // namespace
