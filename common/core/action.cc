@@ -13,6 +13,8 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   compact.clear();
   cut.clear();
   reconnect = false;
+  leader.clear();
+  masters.clear();
   host.clear();
   session.clear();
   replies.clear();

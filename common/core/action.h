@@ -84,6 +84,8 @@ struct Actions {
   std::string compact;      // not empty: a snapshot that replaces all records appended up to and including this step
   std::vector<PeerId> cut;  // forget these peers. See "Cutting a ZeroMQ peer"
   bool reconnect = false;   // agent and client: leave this master, try the next one
+  std::string leader;       // with reconnect: try this endpoint, which was named as that of the leader, rather than the next one
+  std::vector<std::string> masters;  // not empty: the endpoints of all masters, as the leader says, for the driver to remember
   std::vector<HostAction> host;
   std::vector<SessionCommand> session;
   std::vector<Reply> replies;

@@ -18,6 +18,7 @@
 namespace bourse {
 
 constexpr std::uint32_t kProtocolVersion = 1;
+constexpr std::size_t kMastersMax = 64;  // endpoints of masters that a Welcome names, and that a peer remembers
 
 // --- sessions ------------------------------------------------------------------------------------------------------
 
@@ -66,13 +67,20 @@ struct Welcome {
   Duration heartbeat{0};         // send at least one message in this time
   Duration peer_timeout{0};      // silence after which the other side is lost
   std::vector<SliceId> release;  // slices that must go: their framework has been removed
+  // Endpoints of all masters of the cluster, this one too: where to look when it falls silent. Empty: it says nothing of others.
+  std::vector<std::string> masters = {};
+  Duration fence{0};  // M->A: no leader heard for so long, tasks with fence = lease are ended on their host; 0: peer_timeout
   bool operator==(const Welcome&) const = default;
 };
 
 // M->any: the hello (or a later message) was refused. kVersion, kDenied (key), kGone (fenced by a higher incarnation).
+// With `not_leading`: kBusy, and whatever was sent must go to the master that leads. Such an answer counts whatever its epoch, since a
+// master that does not lead may have seen fewer leaderships than its peer; and it changes nothing but whom the peer asks next.
 struct Refused {
   Code code = Code::kInvalid;
   std::string reason;
+  bool not_leading = false;
+  std::string leader = {};  // endpoint of the master that leads; empty: not known (an election is under way, or there is no quorum)
   bool operator==(const Refused&) const = default;
 };
 

@@ -62,23 +62,32 @@ bool read(In& in, const fb::ReaderHello& table, ReaderHello& body) {
 Offset<fb::Welcome> write(Builder& b, const Welcome& body) {
   const auto cluster = put(b, body.cluster);
   const auto release = put_list(b, body.release);
-  return fb::CreateWelcome(b, body.version, cluster, body.heartbeat.count(), body.peer_timeout.count(), release);
+  const auto masters = put_texts(b, body.masters);
+  return fb::CreateWelcome(b, body.version, cluster, body.heartbeat.count(), body.peer_timeout.count(), release, masters,
+                           body.fence.count());
 }
 
 bool read(In& in, const fb::Welcome& table, Welcome& body) {
   body.version = table.version();
   return in.text(table.cluster(), body.cluster, "cluster") && in.duration(table.heartbeat_us(), body.heartbeat, "heartbeat") &&
          in.duration(table.peer_timeout_us(), body.peer_timeout, "peer_timeout") &&
-         read_list(in, table.release(), body.release, "release");
+         in.duration(table.fence_us(), body.fence, "fence") && read_list(in, table.release(), body.release, "release") &&
+         in.texts(table.masters(), body.masters, "masters") &&
+         (body.masters.size() <= kMastersMax ||
+          in.fail(Code::kLimit, "masters",
+                  std::to_string(body.masters.size()) + " elements; it may have " + std::to_string(kMastersMax)));
 }
 
 Offset<fb::Refused> write(Builder& b, const Refused& body) {
   const auto reason = put(b, body.reason);
-  return fb::CreateRefused(b, static_cast<fb::Code>(body.code), reason);
+  const auto leader = put(b, body.leader);
+  return fb::CreateRefused(b, static_cast<fb::Code>(body.code), reason, body.not_leading, leader);
 }
 
 bool read(In& in, const fb::Refused& table, Refused& body) {
-  return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason");
+  body.not_leading = table.not_leading();
+  return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason") &&
+         in.text(table.leader(), body.leader, "leader");
 }
 
 Offset<fb::Heartbeat> write(Builder& b, const Heartbeat& body) { return fb::CreateHeartbeat(b, body.wall.count(), body.reprobe); }

@@ -126,6 +126,11 @@ TEST(Limits, TextsAndLists) {
                  "Reconcile.tasks: 200001 elements");
   EXPECT_TRUE(
       wire::decode(wire::encode({Epoch(1), {}, "", Reconcile{kAgent, kFramework, std::vector<TaskId>(wire::kListMax, kTask)}})));
+  Welcome welcome;
+  welcome.masters.assign(kMastersMax + 1, "tcp://m:7400");
+  expect_refused(welcome, Code::kLimit, "Welcome.masters: 65 elements; it may have 64");
+  welcome.masters.pop_back();
+  EXPECT_TRUE(wire::decode(wire::encode({Epoch(1), {}, "", welcome})));
   SliceUp up{kAgent, {}};
   up.spec.id = kSlice;
   up.spec.cpuset.resize(wire::kListMax + 1);

@@ -181,6 +181,8 @@ std::vector<std::pair<std::string, Message>> samples() {
       FrameworkHello{2, kBatch, RoleName("physics/lattice"), Incarnation(4), seconds(604800), {kSlice, {kBatch, 18}}, true});
   add("ReaderHello", ReaderHello{4, "console"});
   add("Welcome", Welcome{5, "cluster-1f", seconds(2), seconds(8), {kSlice}});
+  add("Welcome-masters",
+      Welcome{5, "cluster-1f", seconds(2), seconds(8), {}, {"tcp://m1:7400", "tcp://m2:7400", "tcp://m3:7400"}, seconds(9)});
   add("Heartbeat", Heartbeat{microseconds(1'700'000'000'123'456)});
   add("Heartbeat-reprobe", Heartbeat{seconds(1'700'000'000), true});
   add("InventoryUpdate", InventoryUpdate{sample_inventory()});
@@ -254,6 +256,7 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("OperatorAction-parameters", OperatorAction{33, "drain", "h7", "disk", {{"deadline", "30m"}, {"note", ""}}});
   add("OperatorReply", OperatorReply{33, Code::kDenied, "not an operator"});
   add("Refused", Refused{Code::kVersion, "upgrade"});
+  add("Refused-not-leading", Refused{Code::kBusy, "does not lead", true, "tcp://m2:7400"});
   return all;
 }
 
@@ -461,9 +464,15 @@ Body random_body(Rng& rng, std::size_t kind) {
     case 2:
       return ReaderHello{small(rng), flag() ? "" : random_name(rng)};
     case 3:
-      return Welcome{small(rng), random_text(rng), random_duration(rng), random_duration(rng), several(rng, random_slice_id)};
+      return Welcome{small(rng),
+                     random_text(rng),
+                     random_duration(rng),
+                     random_duration(rng),
+                     several(rng, random_slice_id),
+                     several(rng, [](Rng& r) { return random_text(r); }),
+                     random_duration(rng)};
     case 4:
-      return Refused{code(), random_text(rng)};
+      return Refused{code(), random_text(rng), flag(), random_text(rng)};
     case 5:
       return Heartbeat{random_duration(rng), rng.chance(500)};
     case 6:
