@@ -108,7 +108,7 @@ BUNDLES := \
   agent/microvm/guest+machine \
   agent/probes/accelerators+amdgpu+apart+ascend agent/probes/catalog+report agent/probes/declared+fpga+libvirt \
   agent/probes/nvidia+nvml+opencl agent/probes/plugin+rdma+run_probe \
-  common/core/action+event+messages+session common/core/counters+hooks+ids+result common/core/fit+inventory+resources+task \
+  common/core/action+event+messages+session common/core/counters+hooks+ids+result common/core/fit+inventory+resources+span+task \
   common/sim/checkers+swarm common/sim/disk+host+network+node common/sim/queue+swf+trace+workload+world \
   common/wire/bodies_offer+bodies_session+bodies_slice+bodies_task+bodies_view common/wire/codec+inventory+task+values+wire \
   common/world/crc32c+driver+log_file \

@@ -21,6 +21,7 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   members.clear();
   hand_over = false;
   logs.clear();
+  spans.clear();
   stop = false;
 }
 

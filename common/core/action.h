@@ -9,6 +9,7 @@
 
 #include "common/core/event.h"
 #include "common/core/one_of.h"
+#include "common/core/span.h"
 
 namespace bourse {
 
@@ -92,12 +93,14 @@ struct Actions {
   std::vector<ChangeMember> members;
   bool hand_over = false;         // lead no more, where another master can
   std::vector<std::string> logs;  // one line each, "level=warn event=... key=value"
+  std::vector<Span> spans;        // ended; of actors that are told to trace
   bool stop = false;              // end this process in good order
 
   void send(PeerId to, Message message) { sends.push_back({to, std::move(message)}); }
   void arm(TimerKey key, Duration after) { arms.push_back({std::move(key), after}); }
   void disarm(TimerKey key) { disarms.push_back(std::move(key)); }
   void append(Safety safety, std::string record) { appends.push_back({safety, std::move(record)}); }
+  void span(Span one) { spans.push_back(std::move(one)); }
   void log(std::string line) { logs.push_back(std::move(line)); }
   void clear();
 };

@@ -90,7 +90,8 @@ struct SetDemand {
 };  // the library adds version and last_accept
 struct AcceptOffers {
   Accept accept;
-};  // the library fills `sequence` in
+  std::string trace = {};  // W3C traceparent of what it is for; may be empty
+};                         // the library fills `sequence` in
 struct DeclineOffers {
   std::vector<Decline::Item> items;
 };

@@ -65,6 +65,7 @@ struct Driver::Impl {
     std::vector<Arm> arms = std::move(actions.arms);
     std::vector<TimerKey> disarms = std::move(actions.disarms);
     std::vector<std::string> logs = std::move(actions.logs);
+    if (!actions.spans.empty() && hooks.spans) hooks.spans(std::move(actions.spans));
     const auto alive = self;
     if (append) {
       append_records(std::move(rest));

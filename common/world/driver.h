@@ -2,13 +2,14 @@
 //
 // Owns no socket: main.cc wires listeners, connection, log and executors in through the hooks below. All on the reactor's
 // thread. Sends of a step that appended wait for its records (see actor.h); a step's actions are executed in the order
-// appends, host, session, sends, replies, arms, disarms, cut, reconnect, logs.
+// appends, host, session, sends, replies, arms, disarms, cut, reconnect, logs. Spans are of the past: they go out at once.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/core/actor.h"
 #include "common/world/log_file.h"
@@ -29,6 +30,7 @@ class Driver {
     // Instead of `log` where records go elsewhere (batch: its store). Must call done exactly once, on the reactor's thread.
     std::function<void(std::vector<Append>, std::string compact, LogFile::Done done)> append;
     std::function<void()> stop;
+    std::function<void(std::vector<Span>)> spans;  // to whoever exports them; null: dropped
   };
 
   Driver(Reactor& reactor, Actor& actor, Hooks hooks);
