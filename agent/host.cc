@@ -297,6 +297,8 @@ struct Host::Impl {
     if (!sent && sent.error().code() != Code::kGone) return post(TaskStartFailed{a.task, sent.error().text(), false});
     hooks::crash_point("agent.after_start");
   }
+  template <class Other>
+  void act(const Other&) {}
   void act(const RunProbe& a) {
     if (a.probe != kProbeIsolation) return prober->run(a, post);
     if (!ready) {

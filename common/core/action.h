@@ -45,6 +45,7 @@ struct StartTask {
   TaskSpec spec;
   std::vector<std::string> device_nodes{};  // as in CarveSlice
   std::string hypervisor{};                 // kMicroVm: libvirt's URI of that of its slice
+  std::string warm{};                       // a warm instance to run it in (WarmState); gone or unfit: started cold
 };
 struct SignalTask {
   TaskKey task;
@@ -58,8 +59,26 @@ struct RunProbe {  // answered by ProbeDone, once, within `limit` and a moment
   std::string probe;
   Duration limit = seconds(10);
 };
+struct MeasureUsage {};  // answered by UsageSample, and by a PressureSample of each scope
+struct LimitRevocable {
+  Bytes mem;
+};  // all revocable slices together may have this much memory
+struct SqueezeSlice {
+  SliceId slice;
+  Bytes mem_high;
+};                 // from here on it is slowed down and reclaimed from; 0: as its configuration says
+struct KeepWarm {  // so many instances of each pool are to be ready; what is not named goes
+  struct Pool {
+    std::string name;  // the agent's own; equal names: equal instances
+    TaskSpec spec;     // whose image, user, isolation and mounts they have
+    std::uint32_t count = 0;
+    bool operator==(const Pool&) const = default;
+  };
+  std::vector<Pool> pools;
+};
 struct HostActions {
-  using Variant = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe>;
+  using Variant = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe, MeasureUsage, LimitRevocable,
+                               SqueezeSlice, KeepWarm>;
 };
 using HostAction = OneOf<HostActions>;
 

@@ -124,8 +124,29 @@ struct ProbeDone {
 struct HardwareChanged {  // the kernel or an administrator says so: look again
   std::string what;
 };
-struct PressureSample {
+struct PressureSample {  // memory, the line `some`. See "Pressure"
   std::int32_t some_avg10_permille = 0;
+  std::string scope = {};  // "host", "slices": the whole host, or the tree of our slices
+  bool trigger = false;    // the kernel's trigger has fired: not a routine reading
+};
+struct UsageSample {  // answers MeasureUsage
+  struct Slice {
+    SliceId slice;
+    Duration cpu{0};        // used since the slice was made
+    Bytes mem;              // charged now
+    bool critical = false;  // a process in it has a negative oom_score_adj
+    bool operator==(const Slice&) const = default;
+  };
+  std::vector<Slice> slices;
+};
+struct WarmState {  // what KeepWarm has made of it; again with each change
+  struct Instance {
+    std::string pool, place;  // place: what StartTask.warm names
+    Bytes mem;
+    bool operator==(const Instance&) const = default;
+  };
+  std::vector<Instance> ready;
+  std::vector<std::pair<std::string, std::string>> failed;  // pool, why its next instance could not be made
 };
 
 // --- a framework's own clients (submit, queue, ...), and its session ------------------------------------------------
@@ -140,7 +161,7 @@ struct Events {
   using Variant =
       std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
                    TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged, PressureSample, Request,
-                   SessionEvent, Committed, Restored, Leader, NotLeader, MastersChanged, MemberChanged>;
+                   SessionEvent, Committed, Restored, Leader, NotLeader, MastersChanged, MemberChanged, UsageSample, WarmState>;
 };
 using Event = OneOf<Events>;
 

@@ -22,6 +22,7 @@ InventoryUpdate difference(const Inventory& before, const Inventory& after) {
   update.inventory.total = after.total;
   update.inventory.labels = after.labels;
   update.inventory.notes = after.notes;
+  update.inventory.revocable = after.revocable;
   if (after.topology != before.topology) update.inventory.topology = after.topology;
   for (const Device& device : after.devices) {
     const auto old = find(before.devices, device.id);
@@ -46,6 +47,7 @@ Result<> apply(const InventoryUpdate& update, Inventory& to) {
   to.total = update.inventory.total;
   to.labels = update.inventory.labels;
   to.notes = update.inventory.notes;
+  to.revocable = update.inventory.revocable;
   if (!update.inventory.topology.type.empty()) to.topology = update.inventory.topology;
   for (const DeviceId& id : update.removed) std::erase_if(to.devices, [&](const Device& device) { return device.id == id; });
   for (const Device& device : update.inventory.devices) {

@@ -47,6 +47,7 @@ struct Inventory {
   Resources total;              // what may be offered; numa filled, devices as whole shares with their traits
   Labels labels;
   std::vector<std::string> notes;  // disagreements between sources: "memory: hwloc 16GiB, kernel 24GiB; using 16GiB"
+  Resources revocable;  // beside the total: what its slices have and do not use, lent slices included. Empty: nothing is lent
   bool operator==(const Inventory&) const = default;
 };
 

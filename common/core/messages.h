@@ -86,8 +86,9 @@ struct Refused {
 
 // any->M and M->any, when nothing else was sent for Welcome.heartbeat.
 struct Heartbeat {
-  Duration wall{0};      // the sender's clock, for drift
-  bool reprobe = false;  // M->A: an operator asks the agent to look at its hardware again
+  Duration wall{0};       // the sender's clock, for drift
+  bool reprobe = false;   // M->A: an operator asks the agent to look at its hardware again
+  Counters figures = {};  // A->M: what the agent counts, for readers: "pressure.host", "warm.hits", ...; see bourse-agent(8)
   bool operator==(const Heartbeat&) const = default;
 };
 
@@ -138,6 +139,7 @@ struct Offer {
   Duration ttl{0};         // from receipt
   std::uint64_t line = 0;  // the DemandLine it was shaped to; 0: wildcard
   GangId reservation;      // accumulation it belongs to; 0: none
+  bool revocable = false;  // lent: the slice may be taken back at any moment
   bool operator==(const Offer&) const = default;
 };
 

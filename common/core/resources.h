@@ -140,6 +140,7 @@ struct Shape {
   Counters others;
   std::vector<DeviceAsk> devices;
   std::vector<Constraint> constraints;  // over the agent's labels
+  bool revocable = false;  // out of what slices lend for a while (Inventory.revocable), and out of nothing else. See "Ledger"
   bool operator==(const Shape&) const = default;
 };
 

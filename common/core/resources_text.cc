@@ -221,6 +221,7 @@ std::string to_text(const Shape& s) {
     item(out, ';', "dev", std::to_string(d.count) + "*" + d.kind + "{" + parts + "}");
   }
   if (!s.constraints.empty()) item(out, ';', "if", to_text(s.constraints));
+  if (s.revocable) item(out, ';', "revocable", "");
   return out;
 }
 

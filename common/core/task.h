@@ -59,6 +59,7 @@ struct TaskSpec {
   std::string image;
   std::vector<std::string> mounts;   // kContainer: "SOURCE[:TARGET[:ro]]", with the user's rights
   std::vector<std::string> isolate;  // over the agent's defaults: "private-tmp", "pid", "ipc", "net", ...; see bourse.conf(5)
+  std::int32_t priority = 0;         // in a revocable slice: the lowest on the host is ended first. See "Pressure"
   bool operator==(const TaskSpec&) const = default;
 };
 
@@ -99,6 +100,7 @@ struct SliceSpec {
   GangId gang;                        // 0: none
   Duration expiry{0};                 // idle time after which the agent releases it by itself; 0: never
   std::string role;
+  bool revocable = false;  // lent, not given: taken back under pressure
   bool operator==(const SliceSpec&) const = default;
 };
 

@@ -51,6 +51,7 @@ void Host::on(const CarveSlice& action) {
         return std::none_of(total.devices.begin(), total.devices.end(),
                             [&](const DeviceShare& there) { return there.device == share.device; });
       });
+      if (spec.revocable) sum = no_generations(lent());  // lent ones stand beside the others
       if (!sum.add(no_generations(spec.resources)) || !total.contains(sum)) {
         if (on_violation) on_violation(spec.id, "slices of " + agent_.value + " add up to more than the host has");
       }
@@ -198,6 +199,19 @@ void Host::on(const RunProbe& action) {
   });
 }
 
+void Host::on(const MeasureUsage&) {
+  if (!usage_of) return;
+  UsageSample sample;
+  for (const auto& [id, spec] : slices_) sample.slices.push_back(usage_of(spec, queue_.now()));
+  post(std::move(sample));
+  post(PressureSample{pressure_permille, "host", false});
+}
+
+void Host::press(std::int32_t permille) {
+  pressure_permille = permille;
+  post(PressureSample{permille, "host", true});
+}
+
 void Host::set_inventory(Inventory inventory) {
   inventory_ = std::move(inventory);
   post(HardwareChanged{"the simulator says so"});
@@ -257,7 +271,15 @@ void Host::launcher_returns() {
 
 Resources Host::used() const {
   Resources sum;
-  for (const auto& [id, spec] : slices_) (void)!sum.add(spec.resources);
+  for (const auto& [id, spec] : slices_)
+    if (!spec.revocable) (void)!sum.add(spec.resources);
+  return sum;
+}
+
+Resources Host::lent() const {
+  Resources sum;
+  for (const auto& [id, spec] : slices_)
+    if (spec.revocable) (void)!sum.add(spec.resources);
   return sum;
 }
 

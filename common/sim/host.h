@@ -62,8 +62,13 @@ class Host {
   [[nodiscard]] Duration boot_time() const { return booted_; }
   [[nodiscard]] const Inventory& inventory() const { return inventory_; }
   [[nodiscard]] std::size_t slices() const { return slices_.size(); }
-  [[nodiscard]] std::size_t tasks() const { return tasks_.size(); }            // running, or ended and not forgotten
-  [[nodiscard]] Resources used() const;                                        // by slices that exist
+  [[nodiscard]] std::size_t tasks() const { return tasks_.size(); }  // running, or ended and not forgotten
+  [[nodiscard]] Resources used() const;                              // by slices that exist, but those that are lent
+  [[nodiscard]] Resources lent() const;                              // by revocable ones
+  // What a slice uses, when it is measured; not set: nothing is measured. And memory pressure, which press() also tells at once.
+  std::function<UsageSample::Slice(const SliceSpec&, Duration now)> usage_of;
+  std::int32_t pressure_permille = 0;
+  void press(std::int32_t permille);
   std::function<void(const TaskKey&, const Execution&)> on_started, on_ended;  // for checkers
   std::function<void(const SliceId&, const std::string&)> on_violation;        // a request that no host could carry out
 
@@ -93,6 +98,9 @@ class Host {
   void on(const SignalTask& action);
   void on(const ForgetTask& action);
   void on(const RunProbe& action);
+  void on(const MeasureUsage& action);
+  template <class Other>
+  void on(const Other&) {}  // limits and warm instances: nothing of them is modelled
 
   EventQueue& queue_;
   Rng rng_;

@@ -44,6 +44,12 @@ struct Digest {
   void operator()(const ProbeDone& e) const { t.add(e.probe); }
   void operator()(const HardwareChanged& e) const { t.add(e.what); }
   void operator()(const PressureSample& e) const { t.add(static_cast<std::uint64_t>(e.some_avg10_permille)); }
+  void operator()(const UsageSample& e) const {
+    for (const UsageSample::Slice& s : e.slices) t.add(static_cast<std::uint64_t>(s.mem.value));
+  }
+  void operator()(const WarmState& e) const {
+    for (const WarmState::Instance& i : e.ready) t.add(i.place);
+  }
   void operator()(const Request& e) const {
     t.add(e.peer.value);
     t.add(e.payload);

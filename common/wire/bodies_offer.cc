@@ -32,7 +32,7 @@ static Offset<fb::Offer> write(Builder& b, const Offer& offer) {
   const auto total = put_resources(b, offer.agent_total);
   const auto labels = put_map(b, offer.labels);
   return fb::CreateOffer(b, offer.id.value, offer.generation.value, agent, resources, total, labels, offer.ttl.count(), offer.line,
-                         offer.reservation.value);
+                         offer.reservation.value, offer.revocable);
 }
 
 static bool read(In& in, const fb::Offer& table, Offer& offer) {
@@ -40,6 +40,7 @@ static bool read(In& in, const fb::Offer& table, Offer& offer) {
   offer.generation = Generation(table.generation());
   offer.line = table.line();
   offer.reservation = GangId(table.reservation());
+  offer.revocable = table.revocable();
   return in.name(table.agent(), offer.agent, "agent") && read_part(in, table.resources(), offer.resources, "resources") &&
          read_part(in, table.agent_total(), offer.agent_total, "agent_total") && in.map(table.labels(), offer.labels, "labels") &&
          in.duration(table.ttl_us(), offer.ttl, "ttl");

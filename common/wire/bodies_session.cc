@@ -90,11 +90,14 @@ bool read(In& in, const fb::Refused& table, Refused& body) {
          in.text(table.leader(), body.leader, "leader");
 }
 
-Offset<fb::Heartbeat> write(Builder& b, const Heartbeat& body) { return fb::CreateHeartbeat(b, body.wall.count(), body.reprobe); }
+Offset<fb::Heartbeat> write(Builder& b, const Heartbeat& body) {
+  const auto figures = put_counters(b, body.figures);
+  return fb::CreateHeartbeat(b, body.wall.count(), body.reprobe, figures);
+}
 
 bool read(In& in, const fb::Heartbeat& table, Heartbeat& body) {
   body.reprobe = table.reprobe();
-  return in.duration(table.wall_us(), body.wall, "wall");
+  return in.duration(table.wall_us(), body.wall, "wall") && read_counters(in, table.figures(), body.figures, "figures");
 }
 
 Offset<fb::InventoryUpdate> write(Builder& b, const InventoryUpdate& body) {

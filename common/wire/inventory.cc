@@ -63,7 +63,8 @@ Offset<fb::Inventory> write(Builder& b, const Inventory& inventory) {
   const auto total = put_resources(b, inventory.total);
   const auto labels = put_map(b, inventory.labels);
   const auto notes = put_texts(b, inventory.notes);
-  return fb::CreateInventory(b, inventory.version.value, topology, devices, total, labels, notes);
+  const auto revocable = put_resources(b, inventory.revocable);
+  return fb::CreateInventory(b, inventory.version.value, topology, devices, total, labels, notes, revocable);
 }
 
 bool read(In& in, const fb::Inventory& table, Inventory& inventory) {
@@ -74,7 +75,7 @@ bool read(In& in, const fb::Inventory& table, Inventory& inventory) {
     if (inventory.devices[i - 1].id >= inventory.devices[i].id) return in.fail(Code::kCorrupt, "devices", "are not in order");
   }
   return read_part(in, table.total(), inventory.total, "total") && in.map(table.labels(), inventory.labels, "labels") &&
-         in.texts(table.notes(), inventory.notes, "notes");
+         in.texts(table.notes(), inventory.notes, "notes") && read_part(in, table.revocable(), inventory.revocable, "revocable");
 }
 
 }  // namespace bourse::wire

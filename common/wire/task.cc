@@ -29,11 +29,12 @@ Offset<fb::SliceSpec> write(Builder& b, const SliceSpec& spec) {
   const auto resources = put_resources(b, spec.resources);
   const auto cpuset = spec.cpuset.empty() ? Offset<Vector<std::uint32_t>>() : b.CreateVector(spec.cpuset);
   const auto role = put(b, spec.role);
-  return fb::CreateSliceSpec(b, id, resources, cpuset, spec.gang.value, spec.expiry.count(), role);
+  return fb::CreateSliceSpec(b, id, resources, cpuset, spec.gang.value, spec.expiry.count(), role, spec.revocable);
 }
 
 bool read(In& in, const fb::SliceSpec& table, SliceSpec& spec) {
   spec.gang = GangId(table.gang());
+  spec.revocable = table.revocable();
   return read_must(in, table.id(), spec.id, "id") && read_part(in, table.resources(), spec.resources, "resources") &&
          in.numbers(table.cpuset(), spec.cpuset, "cpuset") && in.duration(table.expiry_us(), spec.expiry, "expiry") &&
          in.optional_name(table.role(), spec.role, "role");
@@ -104,6 +105,7 @@ Offset<fb::TaskSpec> write(Builder& b, const TaskSpec& spec) {
   t.add_rlimits(rlimits);
   t.add_artifacts(artifacts);
   t.add_warn_signal(spec.warn_signal);
+  t.add_priority(spec.priority);
   t.add_trace(trace);
   t.add_image(image);
   t.add_mounts(mounts);
@@ -124,6 +126,7 @@ bool read(In& in, const fb::TaskSpec& table, TaskSpec& spec) {
   spec.warn_shell_only = table.warn_shell_only();
   spec.fence_lease = table.fence_lease();
   spec.in_turn = table.in_turn();
+  spec.priority = table.priority();
   if (spec.umask > 0777) return in.fail(Code::kCorrupt, "umask", "has more than permission bits");
   return in.enumerator(table.kind(), spec.kind, "kind") && in.text(table.user(), spec.user, "user") &&
          in.bytes(table.credential(), spec.credential, kTextBytesMax, "credential") && in.texts(table.argv(), spec.argv, "argv") &&

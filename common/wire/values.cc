@@ -213,11 +213,12 @@ Offset<fb::Shape> write(Builder& b, const Shape& shape) {
   const auto devices = put_list(b, shape.devices);
   const auto constraints = put_list(b, shape.constraints);
   return fb::CreateShape(b, shape.cpus.value, shape.mem.value, shape.disk.value, shape.ports, shape.whole_host, shape.same_numa,
-                         others, devices, constraints);
+                         others, devices, constraints, shape.revocable);
 }
 
 bool read(In& in, const fb::Shape& table, Shape& shape) {
   shape.ports = table.ports();
+  shape.revocable = table.revocable();
   shape.whole_host = table.whole_host();
   shape.same_numa = table.same_numa();
   return in.amount(table.cpus(), shape.cpus, "cpus") && in.amount(table.mem(), shape.mem, "mem") &&

@@ -28,7 +28,7 @@ void write_if_missing(const std::filesystem::path& path, const std::string& byte
 }
 
 TEST(Corpus, MessagesOfVersionOneMeanWhatTheyMeant) {
-  std::set<std::string> names = {"part-task",  "part-task-container", "part-task-in-turn",
+  std::set<std::string> names = {"part-task",  "part-task-container", "part-task-in-turn", "part-task-priority",
                                  "part-slice", "part-status",         "part-inventory"};
   for (const auto& [name, message] : samples()) {
     const auto path = kCorpus / (name + ".bin");
@@ -49,6 +49,7 @@ TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outli
   write_if_missing(kCorpus / "part-task.bin", wire::encode_task(sample_task()));
   write_if_missing(kCorpus / "part-task-container.bin", wire::encode_task(sample_container_task()));
   write_if_missing(kCorpus / "part-task-in-turn.bin", wire::encode_task(sample_in_turn_task()));
+  write_if_missing(kCorpus / "part-task-priority.bin", wire::encode_task(sample_priority_task()));
   write_if_missing(kCorpus / "part-slice.bin", wire::encode_slice(sample_slice()));
   write_if_missing(kCorpus / "part-status.bin", wire::encode_status(sample_status()));
   write_if_missing(kCorpus / "part-inventory.bin", wire::encode_inventory(sample_inventory()));
@@ -61,6 +62,9 @@ TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outli
   const auto in_turn = wire::decode_task(read_file(kCorpus / "part-task-in-turn.bin"));
   ASSERT_TRUE(in_turn) << in_turn.error().text();
   EXPECT_TRUE(*in_turn == sample_in_turn_task());
+  const auto priority = wire::decode_task(read_file(kCorpus / "part-task-priority.bin"));
+  ASSERT_TRUE(priority) << priority.error().text();
+  EXPECT_TRUE(*priority == sample_priority_task());
   const auto slice = wire::decode_slice(read_file(kCorpus / "part-slice.bin"));
   ASSERT_TRUE(slice) << slice.error().text();
   EXPECT_TRUE(*slice == sample_slice());

@@ -159,6 +159,12 @@ TaskSpec sample_container_task() {
   return spec;
 }
 
+TaskSpec sample_priority_task() {
+  TaskSpec spec = sample_task();
+  spec.priority = -7;
+  return spec;
+}
+
 TaskSpec sample_in_turn_task() {
   TaskSpec spec = sample_task();
   spec.in_turn = true;
@@ -185,13 +191,26 @@ std::vector<std::pair<std::string, Message>> samples() {
       Welcome{5, "cluster-1f", seconds(2), seconds(8), {}, {"tcp://m1:7400", "tcp://m2:7400", "tcp://m3:7400"}, seconds(9)});
   add("Heartbeat", Heartbeat{microseconds(1'700'000'000'123'456)});
   add("Heartbeat-reprobe", Heartbeat{seconds(1'700'000'000), true});
+  add("Heartbeat-figures", Heartbeat{seconds(1'700'000'000), false, counters({{"pressure.host", 612}, {"warm.hits", 40}})});
   add("InventoryUpdate", InventoryUpdate{sample_inventory()});
+  Inventory lends = sample_inventory();
+  lends.revocable = sample_resources();
+  add("InventoryUpdate-revocable", InventoryUpdate{lends});
   add("InventoryUpdate-increment", InventoryUpdate{sample_inventory(), Version(8), {DeviceId("GPU-0c"), DeviceId("npu:7")}});
   add("Goodbye", Goodbye{true});
   add("Demand", Demand{Version(11), Sequence(4), true, {{21, sample_shape(), 100, 16, -5}, {22, {}, 1, 0, 7}}});
   const Offer offer{OfferId((7ULL << 40) + 1), Generation(2), kAgent, sample_resources(), sample_resources(),
                     sample_labels(),           seconds(10),   21,     GangId(3)};
   add("Offers", Offers{{offer, offer}});
+  Offer lent = offer;
+  lent.revocable = true;
+  add("Offers-revocable", Offers{{lent}});
+  Shape taken_back = sample_shape();
+  taken_back.revocable = true;
+  add("Demand-revocable", Demand{Version(12), Sequence(4), false, {{23, taken_back, 4, 0, 1}}});
+  SliceSpec lent_slice = sample_slice();
+  lent_slice.revocable = true;
+  add("SliceUp-revocable", SliceUp{kAgent, lent_slice});
   add("OffersEnded", OffersEnded{{{OfferId(1), OfferEnd::kExpired},
                                   {OfferId(2), OfferEnd::kRescinded},
                                   {OfferId(3), OfferEnd::kAgentLost},
@@ -373,6 +392,7 @@ Shape random_shape(Rng& rng) {
   s.others = random_counters(rng);
   s.devices = several(rng, random_ask);
   s.constraints = several(rng, random_constraint);
+  s.revocable = rng.chance(500);
   return s;
 }
 
@@ -405,6 +425,7 @@ Inventory random_inventory(Rng& rng) {
   inventory.total = random_resources(rng);
   inventory.labels = random_map(rng);
   inventory.notes = several(rng, random_text);
+  if (rng.chance(500)) inventory.revocable = random_resources(rng);
   return inventory;
 }
 
@@ -418,6 +439,7 @@ SliceSpec random_slice(Rng& rng) {
   spec.gang = GangId(number(rng));
   spec.expiry = random_duration(rng);
   spec.role = rng.chance(500) ? "" : random_name(rng);
+  spec.revocable = rng.chance(500);
   return spec;
 }
 
@@ -474,7 +496,7 @@ Body random_body(Rng& rng, std::size_t kind) {
     case 4:
       return Refused{code(), random_text(rng), flag(), random_text(rng)};
     case 5:
-      return Heartbeat{random_duration(rng), rng.chance(500)};
+      return Heartbeat{random_duration(rng), rng.chance(500), random_counters(rng)};
     case 6:
       return InventoryUpdate{random_inventory(rng), Version(number(rng)),
                              several(rng, [](Rng& r) { return DeviceId(random_name(r)); })};
@@ -488,7 +510,7 @@ Body random_body(Rng& rng, std::size_t kind) {
       return Offers{several(rng, [](Rng& r) {
         return Offer{OfferId(number(r)),  Generation(number(r)), AgentId(random_name(r)), random_resources(r),
                      random_resources(r), random_map(r),         random_duration(r),      number(r),
-                     GangId(number(r))};
+                     GangId(number(r)),   r.chance(500)};
       })};
     case 10:
       return OffersEnded{several(rng, [](Rng& r) {
@@ -602,7 +624,7 @@ TaskSpec random_task(Rng& rng) {
   t.kill_grace = random_duration(rng);
   t.warn_signal = static_cast<std::int32_t>(rng.below(65));
   t.warn_before = random_duration(rng);
-  t.warn_shell_only = rng.chance(500), t.fence_lease = rng.chance(500), t.in_turn = rng.chance(500);
+  t.warn_shell_only = rng.chance(500), t.fence_lease = rng.chance(500), t.in_turn = rng.chance(500), t.priority = any_int(rng);
   t.trace = random_text(rng);
   t.image = random_text(rng);
   t.mounts = several(rng, random_text), t.isolate = several(rng, random_text);

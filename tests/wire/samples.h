@@ -16,6 +16,7 @@ std::vector<std::pair<std::string, Message>> samples();  // name of the file in 
 TaskSpec sample_task();
 TaskSpec sample_container_task();
 TaskSpec sample_in_turn_task();
+TaskSpec sample_priority_task();
 SliceSpec sample_slice();
 TaskStatus sample_status();
 Inventory sample_inventory();
