@@ -117,6 +117,9 @@ struct DemandLine {
   std::uint32_t count = 0;
   std::uint32_t gang_min = 0;  // > 1: nothing less than this many together is of use
   std::int32_t priority = 0;   // within the framework
+  // How long what runs in a slice of it may take, the shortest of its kind; 0: not said. An agent that closes sooner (maintenance) is
+  // not offered for it.
+  Duration lasts = {};
   bool operator==(const DemandLine&) const = default;
 };
 
@@ -136,10 +139,12 @@ struct Offer {
   Resources resources;  // free amounts, per NUMA node, with the devices near them
   Resources agent_total;
   Labels labels;
-  Duration ttl{0};         // from receipt
-  std::uint64_t line = 0;  // the DemandLine it was shaped to; 0: wildcard
-  GangId reservation;      // accumulation it belongs to; 0: none
-  bool revocable = false;  // lent: the slice may be taken back at any moment
+  Duration ttl{0};            // from receipt
+  std::uint64_t line = 0;     // the DemandLine it was shaped to; 0: wildcard
+  GangId reservation;         // accumulation it belongs to; 0: none
+  bool revocable = false;     // lent: the slice may be taken back at any moment
+  std::string reserved = {};  // the operators' reservation that it is part of, by name; empty: of none
+  Duration lasts = {};        // until the agent closes for maintenance; 0: it is not known to
   bool operator==(const Offer&) const = default;
 };
 
@@ -341,6 +346,7 @@ struct AgentFacts {
   Labels labels;
   Incarnation incarnation;
   bool degraded = false;
+  Duration closes = {}, reopens = {};  // wall time: the next (or present) maintenance window; 0: none is known, or it has no end
   bool operator==(const AgentFacts&) const = default;
 };
 // M->F with watch_agents. Version v+1 follows v; the first of a session has `snapshot` set on every chunk but the last of
@@ -361,7 +367,8 @@ struct ExplainQuery {
   bool operator==(const ExplainQuery&) const = default;
 };
 // Agents by reason; the counts add up to `agents`. Reason texts: misfit_text(), "offered to you", "offered to NAME",
-// "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "role limit", "free". See "Explain".
+// "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "role limit",
+// "closes before it would end", "reserved for ROLE", "free". See "Explain".
 struct ExplainReply {
   std::uint64_t tag = 0;
   Code code = Code::kOk;
@@ -381,7 +388,7 @@ struct ExplainReply {
 // R->M. Pages of what is; `after` is the last name of the page before.
 struct StatusQuery {
   std::uint64_t tag = 0;
-  std::string what;  // "cluster", "agents", "frameworks", "offers", "slices", "roles", "events"
+  std::string what;  // "cluster", "agents", "frameworks", "offers", "slices", "roles", "reservations", "events"
   std::string after;
   std::uint32_t limit = 0;  // 0: the master's own (kStatusPage)
   bool operator==(const StatusQuery&) const = default;

@@ -100,7 +100,9 @@ struct SliceSpec {
   GangId gang;                        // 0: none
   Duration expiry{0};                 // idle time after which the agent releases it by itself; 0: never
   std::string role;
-  bool revocable = false;  // lent, not given: taken back under pressure
+  bool revocable = false;     // lent, not given: taken back under pressure
+  std::string reserved = {};  // the operators' reservation that it is part of, by name; empty: of none
+  Duration since = {};        // wall time at which the master granted it
   bool operator==(const SliceSpec&) const = default;
 };
 

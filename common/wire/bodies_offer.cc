@@ -15,7 +15,7 @@ static_assert(same(fb::DeclineReason::NoWork, DeclineReason::kNoWork) &&
 
 static Offset<fb::DemandLine> write(Builder& b, const DemandLine& line) {
   const auto shape = write(b, line.shape);
-  return fb::CreateDemandLine(b, line.id, shape, line.count, line.gang_min, line.priority);
+  return fb::CreateDemandLine(b, line.id, shape, line.count, line.gang_min, line.priority, line.lasts.count());
 }
 
 static bool read(In& in, const fb::DemandLine& table, DemandLine& line) {
@@ -23,7 +23,7 @@ static bool read(In& in, const fb::DemandLine& table, DemandLine& line) {
   line.count = table.count();
   line.gang_min = table.gang_min();
   line.priority = table.priority();
-  return read_part(in, table.shape(), line.shape, "shape");
+  return read_part(in, table.shape(), line.shape, "shape") && in.duration(table.lasts_us(), line.lasts, "lasts");
 }
 
 static Offset<fb::Offer> write(Builder& b, const Offer& offer) {
@@ -31,8 +31,9 @@ static Offset<fb::Offer> write(Builder& b, const Offer& offer) {
   const auto resources = put_resources(b, offer.resources);
   const auto total = put_resources(b, offer.agent_total);
   const auto labels = put_map(b, offer.labels);
+  const auto reserved = put(b, offer.reserved);
   return fb::CreateOffer(b, offer.id.value, offer.generation.value, agent, resources, total, labels, offer.ttl.count(), offer.line,
-                         offer.reservation.value, offer.revocable);
+                         offer.reservation.value, offer.revocable, reserved, offer.lasts.count());
 }
 
 static bool read(In& in, const fb::Offer& table, Offer& offer) {
@@ -43,7 +44,8 @@ static bool read(In& in, const fb::Offer& table, Offer& offer) {
   offer.revocable = table.revocable();
   return in.name(table.agent(), offer.agent, "agent") && read_part(in, table.resources(), offer.resources, "resources") &&
          read_part(in, table.agent_total(), offer.agent_total, "agent_total") && in.map(table.labels(), offer.labels, "labels") &&
-         in.duration(table.ttl_us(), offer.ttl, "ttl");
+         in.duration(table.ttl_us(), offer.ttl, "ttl") && in.optional_name(table.reserved(), offer.reserved, "reserved") &&
+         in.duration(table.lasts_us(), offer.lasts, "lasts");
 }
 
 static Offset<fb::OfferEnded> write(Builder& b, const OffersEnded::Item& item) {

@@ -13,14 +13,15 @@ static Offset<fb::AgentFacts> write(Builder& b, const AgentFacts& facts) {
   const auto total = put_resources(b, facts.total);
   const auto labels = put_map(b, facts.labels);
   return fb::CreateAgentFacts(b, agent, static_cast<fb::AgentState>(facts.state), total, labels, facts.incarnation.value,
-                              facts.degraded);
+                              facts.degraded, facts.closes.count(), facts.reopens.count());
 }
 
 static bool read(In& in, const fb::AgentFacts& table, AgentFacts& facts) {
   facts.incarnation = Incarnation(table.incarnation());
   facts.degraded = table.degraded();
   return in.name(table.agent(), facts.agent, "agent") && in.enumerator(table.state(), facts.state, "state") &&
-         read_part(in, table.total(), facts.total, "total") && in.map(table.labels(), facts.labels, "labels");
+         read_part(in, table.total(), facts.total, "total") && in.map(table.labels(), facts.labels, "labels") &&
+         in.duration(table.closes_us(), facts.closes, "closes") && in.duration(table.reopens_us(), facts.reopens, "reopens");
 }
 
 static Offset<fb::ExplainCount> write(Builder& b, const ExplainReply::Count& count) {

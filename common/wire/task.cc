@@ -29,7 +29,9 @@ Offset<fb::SliceSpec> write(Builder& b, const SliceSpec& spec) {
   const auto resources = put_resources(b, spec.resources);
   const auto cpuset = spec.cpuset.empty() ? Offset<Vector<std::uint32_t>>() : b.CreateVector(spec.cpuset);
   const auto role = put(b, spec.role);
-  return fb::CreateSliceSpec(b, id, resources, cpuset, spec.gang.value, spec.expiry.count(), role, spec.revocable);
+  const auto reserved = put(b, spec.reserved);
+  return fb::CreateSliceSpec(b, id, resources, cpuset, spec.gang.value, spec.expiry.count(), role, spec.revocable, reserved,
+                             spec.since.count());
 }
 
 bool read(In& in, const fb::SliceSpec& table, SliceSpec& spec) {
@@ -37,7 +39,8 @@ bool read(In& in, const fb::SliceSpec& table, SliceSpec& spec) {
   spec.revocable = table.revocable();
   return read_must(in, table.id(), spec.id, "id") && read_part(in, table.resources(), spec.resources, "resources") &&
          in.numbers(table.cpuset(), spec.cpuset, "cpuset") && in.duration(table.expiry_us(), spec.expiry, "expiry") &&
-         in.optional_name(table.role(), spec.role, "role");
+         in.optional_name(table.role(), spec.role, "role") && in.optional_name(table.reserved(), spec.reserved, "reserved") &&
+         in.duration(table.since_us(), spec.since, "since");
 }
 
 static Offset<fb::Artifact> write(Builder& b, const Artifact& artifact) {

@@ -136,6 +136,17 @@ int bourse_demand_add(bourse_demand* d, uint64_t line, const bourse_shape* shape
     return 0;
   });
 }
+int bourse_demand_lasts(bourse_demand* d, uint64_t line, int64_t lasts) {
+  if (!d || lasts < 0) return BOURSE_E_INVALID;
+  return with(d, [&] {
+    // The line is nearly always the one that was added just now.
+    const auto found =
+        std::find_if(d->value.lines.rbegin(), d->value.lines.rend(), [&](const DemandLine& l) { return l.id == line; });
+    if (found == d->value.lines.rend()) return BOURSE_E_NOT_FOUND + 0;
+    found->lasts = Duration(lasts);
+    return 0;
+  });
+}
 
 // --- accept ----------------------------------------------------------------------------------------------------------
 

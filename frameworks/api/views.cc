@@ -119,6 +119,8 @@ const bourse_labels* bourse_offer_labels(const bourse_offer* o) { return o ? vie
 int64_t bourse_offer_ttl(const bourse_offer* o) { return o ? real(o)->ttl.count() : 0; }
 uint64_t bourse_offer_line(const bourse_offer* o) { return o ? real(o)->line : 0; }
 uint64_t bourse_offer_reservation(const bourse_offer* o) { return o ? real(o)->reservation.value : 0; }
+const char* bourse_offer_reserved(const bourse_offer* o) { return o ? real(o)->reserved.c_str() : ""; }
+int64_t bourse_offer_lasts(const bourse_offer* o) { return o ? real(o)->lasts.count() : 0; }
 
 size_t bourse_agents_count(const bourse_agents* a) { return a ? real(a)->size() : 0; }
 const bourse_agent* bourse_agents_at(const bourse_agents* a, size_t index) {
@@ -130,5 +132,7 @@ const bourse_resources* bourse_agent_total(const bourse_agent* a) { return a ? v
 const bourse_labels* bourse_agent_labels(const bourse_agent* a) { return a ? view(real(a)->labels) : nullptr; }
 uint64_t bourse_agent_incarnation(const bourse_agent* a) { return a ? real(a)->incarnation.value : 0; }
 int32_t bourse_agent_degraded(const bourse_agent* a) { return a && real(a)->degraded ? 1 : 0; }
+int64_t bourse_agent_closes(const bourse_agent* a) { return a ? real(a)->closes.count() : 0; }
+int64_t bourse_agent_reopens(const bourse_agent* a) { return a ? real(a)->reopens.count() : 0; }
 
 }  // extern "C"

@@ -106,7 +106,8 @@ struct SessionBridge::Impl {
       offer.resources = resources_of(bourse_offer_resources(o)), offer.agent_total = resources_of(bourse_offer_agent_total(o));
       offer.labels = labels_of(bourse_offer_labels(o));
       offer.ttl = Duration(bourse_offer_ttl(o)), offer.line = bourse_offer_line(o),
-      offer.reservation = GangId(bourse_offer_reservation(o));
+      offer.reservation = GangId(bourse_offer_reservation(o)), offer.reserved = text(bourse_offer_reserved(o)),
+      offer.lasts = Duration(bourse_offer_lasts(o));
       of(u).up(OfferMade{std::move(offer)});
     };
     c.offer_ended = [](void* u, bourse_client*, const bourse_offer_ended_event* e) {
@@ -156,6 +157,7 @@ struct SessionBridge::Impl {
         facts.agent = AgentId(text(bourse_agent_id(a))), facts.state = static_cast<AgentFacts::State>(bourse_agent_state(a));
         facts.total = resources_of(bourse_agent_total(a)), facts.labels = labels_of(bourse_agent_labels(a));
         facts.incarnation = Incarnation(bourse_agent_incarnation(a)), facts.degraded = bourse_agent_degraded(a) != 0;
+        facts.closes = Duration(bourse_agent_closes(a)), facts.reopens = Duration(bourse_agent_reopens(a));
         changed.agents.push_back(std::move(facts));
       }
       of(u).up(std::move(changed));
@@ -186,6 +188,7 @@ struct SessionBridge::Impl {
     for (const DemandLine& line : c.lines) {
       const ShapePtr shape = shape_of(line.shape);
       complain("demand_add", bourse_demand_add(raw, line.id, shape.get(), line.count, line.gang_min, line.priority));
+      if (line.lasts.count() > 0) complain("demand_lasts", bourse_demand_lasts(raw, line.id, line.lasts.count()));
     }
     complain("demand", bourse_client_demand(client, raw));
   }

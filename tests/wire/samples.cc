@@ -211,6 +211,12 @@ std::vector<std::pair<std::string, Message>> samples() {
   SliceSpec lent_slice = sample_slice();
   lent_slice.revocable = true;
   add("SliceUp-revocable", SliceUp{kAgent, lent_slice});
+  DemandLine lasting{23, {}, 4};
+  lasting.lasts = seconds(7200);
+  add("Demand-lasts", Demand{Version(12), Sequence(4), false, {lasting}});
+  Offer reserved_offer = offer;
+  reserved_offer.reserved = "class-of-2026", reserved_offer.lasts = seconds(3600);
+  add("Offers-reserved", Offers{{reserved_offer}});
   add("OffersEnded", OffersEnded{{{OfferId(1), OfferEnd::kExpired},
                                   {OfferId(2), OfferEnd::kRescinded},
                                   {OfferId(3), OfferEnd::kAgentLost},
@@ -231,6 +237,9 @@ std::vector<std::pair<std::string, Message>> samples() {
   }
   add("Decline", decline);
   add("CarveSlices", CarveSlices{{sample_slice(), sample_slice()}, true, seconds(15)});
+  SliceSpec reserved = sample_slice();
+  reserved.reserved = "class-of-2026", reserved.since = seconds(1'700'000'000);
+  add("CarveSlices-reserved", CarveSlices{{reserved}, false, seconds(0)});
   add("CommitGang", CommitGang{kBatch, GangId(3)});
   add("AbortGang", AbortGang{kBatch, GangId(4)});
   add("GangHeld", GangHeld{kBatch, GangId(3), Code::kBusy, "cpus"});
@@ -265,6 +274,8 @@ std::vector<std::pair<std::string, Message>> samples() {
                              sample_labels(), Incarnation(8), true});
   }
   add("AgentsUpdate", agents);
+  agents.agents.back().closes = seconds(1'700'000'000), agents.agents.back().reopens = seconds(1'700'003'600);
+  add("AgentsUpdate-maintenance", agents);
   add("ExplainQuery", ExplainQuery{31, kBatch, 21});
   add("ExplainReply",
       ExplainReply{31, Code::kNotFound, 10, {{"cpus", 7}, {"in use", 3}}, "h7 lacks mem=4GiB", "10s ago", "1s ago", "2nd of 5"});
@@ -440,6 +451,8 @@ SliceSpec random_slice(Rng& rng) {
   spec.expiry = random_duration(rng);
   spec.role = rng.chance(500) ? "" : random_name(rng);
   spec.revocable = rng.chance(500);
+  spec.reserved = rng.chance(500) ? "" : random_name(rng);
+  spec.since = random_duration(rng);
   return spec;
 }
 
@@ -504,13 +517,22 @@ Body random_body(Rng& rng, std::size_t kind) {
       return Goodbye{flag()};
     case 8:
       return Demand{Version(number(rng)), Sequence(number(rng)), flag(), several(rng, [](Rng& r) {
-                      return DemandLine{number(r), random_shape(r), small(r), small(r), any_int(r)};
+                      return DemandLine{number(r), random_shape(r), small(r), small(r), any_int(r), random_duration(r)};
                     })};
     case 9:
       return Offers{several(rng, [](Rng& r) {
-        return Offer{OfferId(number(r)),  Generation(number(r)), AgentId(random_name(r)), random_resources(r),
-                     random_resources(r), random_map(r),         random_duration(r),      number(r),
-                     GangId(number(r)),   r.chance(500)};
+        return Offer{OfferId(number(r)),
+                     Generation(number(r)),
+                     AgentId(random_name(r)),
+                     random_resources(r),
+                     random_resources(r),
+                     random_map(r),
+                     random_duration(r),
+                     number(r),
+                     GangId(number(r)),
+                     r.chance(500),
+                     r.chance(500) ? "" : random_name(r),
+                     random_duration(r)};
       })};
     case 10:
       return OffersEnded{several(rng, [](Rng& r) {
@@ -571,7 +593,8 @@ Body random_body(Rng& rng, std::size_t kind) {
       return AgentsUpdate{Version(number(rng)), flag(), flag(), several(rng, [](Rng& r) {
                             return AgentFacts{AgentId(random_name(r)), pick(r, AgentFacts::State::kRemoved),
                                               random_resources(r),     random_map(r),
-                                              Incarnation(number(r)),  r.chance(500)};
+                                              Incarnation(number(r)),  r.chance(500),
+                                              random_duration(r),      random_duration(r)};
                           })};
     case 30:
       return ExplainQuery{number(rng), FrameworkId(flag() ? "" : random_name(rng)), number(rng)};

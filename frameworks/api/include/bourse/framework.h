@@ -181,6 +181,8 @@ BOURSE_API const bourse_labels* bourse_offer_labels(const bourse_offer* offer);
 BOURSE_API int64_t bourse_offer_ttl(const bourse_offer* offer);
 BOURSE_API uint64_t bourse_offer_line(const bourse_offer* offer);        /* demand line it was made for; 0: wildcard */
 BOURSE_API uint64_t bourse_offer_reservation(const bourse_offer* offer); /* gathered for a wide gang; 0: not */
+BOURSE_API const char* bourse_offer_reserved(const bourse_offer* offer); /* the operators' reservation it is part of; "": none */
+BOURSE_API int64_t bourse_offer_lasts(const bourse_offer* offer); /* until the agent closes for maintenance; 0: not known to */
 
 /* --- agents (with watch_agents) ---------------------------------------------------------------------------------------- */
 
@@ -200,6 +202,9 @@ BOURSE_API const bourse_resources* bourse_agent_total(const bourse_agent* agent)
 BOURSE_API const bourse_labels* bourse_agent_labels(const bourse_agent* agent);
 BOURSE_API uint64_t bourse_agent_incarnation(const bourse_agent* agent);
 BOURSE_API int32_t bourse_agent_degraded(const bourse_agent* agent); /* isolation missing or partial there */
+/* [free] The next maintenance window of the agent, or the present one, as wall time. 0: none is known, or it has no end. */
+BOURSE_API int64_t bourse_agent_closes(const bourse_agent* agent);
+BOURSE_API int64_t bourse_agent_reopens(const bourse_agent* agent);
 
 /* --- events ------------------------------------------------------------------------------------------------------------ */
 
@@ -530,6 +535,9 @@ BOURSE_API int bourse_demand_wildcard(bourse_demand* demand, int32_t on); /* [fr
  * no use. `priority` orders lines within the framework. */
 BOURSE_API int bourse_demand_add(bourse_demand* demand, uint64_t line, const bourse_shape* shape, uint32_t count, uint32_t gang_min,
                                  int32_t priority);
+/* [free] How long the shortest work for this line takes at most: agents that close sooner are not offered for it. 0: not said.
+ * NOT_FOUND: there is no such line. */
+BOURSE_API int bourse_demand_lasts(bourse_demand* demand, uint64_t line, int64_t lasts);
 
 /* --- accept ---------------------------------------------------------------------------------------------------------------- */
 
