@@ -23,6 +23,8 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   logs.clear();
   spans.clear();
   stop = false;
+  reload = 0;
+  views.clear();
 }
 
 template struct OneOf<HostActions>;

@@ -46,6 +46,9 @@ struct StartTask {
   std::vector<std::string> device_nodes{};  // as in CarveSlice
   std::string hypervisor{};                 // kMicroVm: libvirt's URI of that of its slice
   std::string warm{};                       // a warm instance to run it in (WarmState); gone or unfit: started cold
+  // The last so many words of spec.env are the agent's own, in place of these of the user's. See "User identity".
+  std::uint32_t own_variables = 0;
+  std::vector<std::string> replaced{};
 };
 struct SignalTask {
   TaskKey task;
@@ -114,6 +117,8 @@ struct Actions {
   std::vector<std::string> logs;  // one line each, "level=warn event=... key=value"
   std::vector<Span> spans;        // ended; of actors that are told to trace
   bool stop = false;              // end this process in good order
+  std::uint64_t reload = 0;       // not 0: read the configuration again, and answer ReloadDone with this tag
+  std::vector<ViewUpdate> views;  // master: what changed, for readers; tag and sequence are the publisher's
 
   void send(PeerId to, Message message) { sends.push_back({to, std::move(message)}); }
   void arm(TimerKey key, Duration after) { arms.push_back({std::move(key), after}); }

@@ -35,10 +35,13 @@ struct Received {
   PeerId peer;
   std::string identity;  // who the key says it is: "agent:h1", "framework:batch", "operator:NAME", "reader:NAME"; "" on inproc
   Message message;
+  std::string from = {};   // of a hello: where from, "10.0.0.7", "uid 1000, pid 4711"; "" where that is not known
+  std::string roles = {};  // of a hello: the roles that the key is for, by commas; "": any
 };
 struct PeerLost {
   PeerId peer;
-};  // the connection is gone as far as the driver can tell
+  std::string why = {};  // not empty: for good, and at once: its key was revoked, it sent too much
+};                       // the connection is gone as far as the driver can tell
 struct TimerFired {
   TimerKey key;
 };
@@ -83,6 +86,15 @@ struct MemberChanged {  // the end of a ChangeMember
   std::uint64_t tag = 0;
   Code code = Code::kOk;
   std::string reason;
+};
+struct ReloadDone {  // answer to Actions::reload
+  std::uint64_t tag = 0;
+  Code code = Code::kOk;
+  std::string text;  // as in ConfigReloaded
+};
+struct Watched {  // whether anybody reads Actions::views from now on
+  bool on = false;
+  std::uint64_t flush = 0;  // not 0: what has changed so far is wanted now; an empty ViewUpdate with this sequence ends it
 };
 
 // --- the agent's host ----------------------------------------------------------------------------------------------
@@ -158,10 +170,10 @@ struct Request {
 };  // uid -1: not known
 
 struct Events {
-  using Variant =
-      std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased, TaskStarted,
-                   TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged, PressureSample, Request,
-                   SessionEvent, Committed, Restored, Leader, NotLeader, MastersChanged, MemberChanged, UsageSample, WarmState>;
+  using Variant = std::variant<Started, Received, PeerLost, TimerFired, Durable, AppendFailed, Reload, SliceCarved, SliceErased,
+                               TaskStarted, TaskStartFailed, TaskEnded, HostTasks, LauncherLost, ProbeDone, HardwareChanged,
+                               PressureSample, Request, SessionEvent, Committed, Restored, Leader, NotLeader, MastersChanged,
+                               MemberChanged, UsageSample, WarmState, ReloadDone, Watched>;
 };
 using Event = OneOf<Events>;
 

@@ -69,7 +69,8 @@ struct Welcome {
   std::vector<SliceId> release;  // slices that must go: their framework has been removed
   // Endpoints of all masters of the cluster, this one too: where to look when it falls silent. Empty: it says nothing of others.
   std::vector<std::string> masters = {};
-  Duration fence{0};  // M->A: no leader heard for so long, tasks with fence = lease are ended on their host; 0: peer_timeout
+  Duration fence{0};         // M->A: no leader heard for so long, tasks with fence = lease are ended on their host; 0: peer_timeout
+  std::string readers = {};  // where Watch and StatusQuery are served without disturbing anybody; "": here
   bool operator==(const Welcome&) const = default;
 };
 
@@ -421,6 +422,49 @@ struct OperatorReply {
   bool operator==(const OperatorReply&) const = default;
 };
 
+// A stream of what is: the whole of it, then what changes. See "Streams between processes" in the design: snapshot, deltas, credit of
+// the receiver, and from the start again after any gap.
+//
+// R->M. `credit`: that many ViewUpdates may be under way unacknowledged; a reader that acknowledges none of them for long is cut.
+// Another Watch replaces the one before.
+struct Watch {
+  std::uint64_t tag = 0;
+  std::vector<std::string> what;  // as in StatusQuery
+  std::uint32_t credit = 0;       // 0: the master's own
+  std::string after;              // of "events": those after this one; "": all that are kept
+  bool operator==(const Watch&) const = default;
+};
+struct WatchAck {  // R->M: all up to `through` were read
+  std::uint64_t tag = 0;
+  Sequence through;
+  bool operator==(const WatchAck&) const = default;
+};
+// M->R. Of one table each. The first of a table has `snapshot`, and `more` is set on all parts of a snapshot but the last; rows then
+// replace those of the same name.
+struct ViewUpdate {
+  std::uint64_t tag = 0;
+  Sequence sequence;  // from 1, without gaps in the session
+  std::string what;
+  bool snapshot = false, more = false;
+  std::vector<StatusReply::Row> rows;
+  std::vector<std::string> removed;  // names
+  Code code = Code::kOk;             // else the watch is refused or over: `reason` says why, and nothing follows
+  std::string reason;
+  bool operator==(const ViewUpdate&) const = default;
+};
+
+// M->A. Read the configuration again; answered by ConfigReloaded.
+struct ReloadConfig {
+  std::uint64_t tag = 0;
+  bool operator==(const ReloadConfig&) const = default;
+};
+struct ConfigReloaded {  // A->M
+  std::uint64_t tag = 0;
+  Code code = Code::kOk;
+  std::string text;  // what changed, a line each; or why nothing did: "/etc/bourse/bourse.conf:12: ..."
+  bool operator==(const ConfigReloaded&) const = default;
+};
+
 // --- envelope ------------------------------------------------------------------------------------------------------
 
 struct Bodies {
@@ -428,7 +472,8 @@ struct Bodies {
       std::variant<AgentHello, FrameworkHello, ReaderHello, Welcome, Refused, Heartbeat, InventoryUpdate, Goodbye, Demand, Offers,
                    OffersEnded, Accept, AcceptReply, Decline, CarveSlices, CommitGang, AbortGang, GangHeld, SliceUp, SliceGone,
                    ReleaseSlices, SliceRevoking, Launch, Kill, StatusUpdate, StatusAck, Reconcile, DeclareLost, LaunchRefused,
-                   AgentsUpdate, ExplainQuery, ExplainReply, StatusQuery, StatusReply, OperatorAction, OperatorReply>;
+                   AgentsUpdate, ExplainQuery, ExplainReply, StatusQuery, StatusReply, OperatorAction, OperatorReply, Watch,
+                   WatchAck, ViewUpdate, ReloadConfig, ConfigReloaded>;
 };
 using Body = OneOf<Bodies>;
 

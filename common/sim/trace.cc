@@ -29,6 +29,8 @@ struct Digest {
   void operator()(const Durable& e) const { t.add(e.ticket); }
   void operator()(const AppendFailed& e) const { t.add(e.ticket); }
   void operator()(const Reload& e) const { t.add(e.config); }
+  void operator()(const ReloadDone& e) const { t.add(e.tag); }
+  void operator()(const Watched& e) const { t.add(e.on ? 1 : 0); }
   void operator()(const SliceCarved& e) const { t.add(e.slice.number); }
   void operator()(const SliceErased& e) const { t.add(e.slice.number); }
   void operator()(const TaskStarted& e) const { t.add(e.task.task.value); }

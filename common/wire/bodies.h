@@ -40,7 +40,12 @@
   X(StatusQuery)         \
   X(StatusReply)         \
   X(OperatorAction)      \
-  X(OperatorReply)
+  X(OperatorReply)       \
+  X(Watch)               \
+  X(WatchAck)            \
+  X(ViewUpdate)          \
+  X(ReloadConfig)        \
+  X(ConfigReloaded)
 
 namespace bourse::wire {
 

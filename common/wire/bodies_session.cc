@@ -63,8 +63,9 @@ Offset<fb::Welcome> write(Builder& b, const Welcome& body) {
   const auto cluster = put(b, body.cluster);
   const auto release = put_list(b, body.release);
   const auto masters = put_texts(b, body.masters);
+  const auto readers = put(b, body.readers);
   return fb::CreateWelcome(b, body.version, cluster, body.heartbeat.count(), body.peer_timeout.count(), release, masters,
-                           body.fence.count());
+                           body.fence.count(), readers);
 }
 
 bool read(In& in, const fb::Welcome& table, Welcome& body) {
@@ -72,7 +73,7 @@ bool read(In& in, const fb::Welcome& table, Welcome& body) {
   return in.text(table.cluster(), body.cluster, "cluster") && in.duration(table.heartbeat_us(), body.heartbeat, "heartbeat") &&
          in.duration(table.peer_timeout_us(), body.peer_timeout, "peer_timeout") &&
          in.duration(table.fence_us(), body.fence, "fence") && read_list(in, table.release(), body.release, "release") &&
-         in.texts(table.masters(), body.masters, "masters") &&
+         in.texts(table.masters(), body.masters, "masters") && in.text(table.readers(), body.readers, "readers") &&
          (body.masters.size() <= kMastersMax ||
           in.fail(Code::kLimit, "masters",
                   std::to_string(body.masters.size()) + " elements; it may have " + std::to_string(kMastersMax)));

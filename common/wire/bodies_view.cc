@@ -134,4 +134,60 @@ bool read(In& in, const fb::OperatorReply& table, OperatorReply& body) {
   return in.enumerator(table.code(), body.code, "code") && in.text(table.reason(), body.reason, "reason");
 }
 
+Offset<fb::Watch> write(Builder& b, const Watch& body) {
+  const auto what = put_texts(b, body.what);
+  const auto after = put(b, body.after);
+  return fb::CreateWatch(b, body.tag, what, body.credit, after);
+}
+
+bool read(In& in, const fb::Watch& table, Watch& body) {
+  body.tag = table.tag();
+  body.credit = table.credit();
+  return in.texts(table.what(), body.what, "what") && in.text(table.after(), body.after, "after");
+}
+
+Offset<fb::WatchAck> write(Builder& b, const WatchAck& body) { return fb::CreateWatchAck(b, body.tag, body.through.value); }
+
+bool read(In& /*in*/, const fb::WatchAck& table, WatchAck& body) {
+  body.tag = table.tag();
+  body.through = Sequence(table.through());
+  return true;
+}
+
+Offset<fb::ViewUpdate> write(Builder& b, const ViewUpdate& body) {
+  const auto what = put(b, body.what);
+  const auto rows = put_list(b, body.rows);
+  const auto removed = put_texts(b, body.removed);
+  const auto reason = put(b, body.reason);
+  return fb::CreateViewUpdate(b, body.tag, body.sequence.value, what, body.snapshot, body.more, rows, removed,
+                              static_cast<fb::Code>(body.code), reason);
+}
+
+bool read(In& in, const fb::ViewUpdate& table, ViewUpdate& body) {
+  body.tag = table.tag();
+  body.sequence = Sequence(table.sequence());
+  body.snapshot = table.snapshot();
+  body.more = table.more();
+  return in.text(table.what(), body.what, "what") && read_list(in, table.rows(), body.rows, "rows") &&
+         in.texts(table.removed(), body.removed, "removed") && in.enumerator(table.code(), body.code, "code") &&
+         in.text(table.reason(), body.reason, "reason");
+}
+
+Offset<fb::ReloadConfig> write(Builder& b, const ReloadConfig& body) { return fb::CreateReloadConfig(b, body.tag); }
+
+bool read(In& /*in*/, const fb::ReloadConfig& table, ReloadConfig& body) {
+  body.tag = table.tag();
+  return true;
+}
+
+Offset<fb::ConfigReloaded> write(Builder& b, const ConfigReloaded& body) {
+  const auto text = put(b, body.text);
+  return fb::CreateConfigReloaded(b, body.tag, static_cast<fb::Code>(body.code), text);
+}
+
+bool read(In& in, const fb::ConfigReloaded& table, ConfigReloaded& body) {
+  body.tag = table.tag();
+  return in.enumerator(table.code(), body.code, "code") && in.text(table.text(), body.text, "text");
+}
+
 }  // namespace bourse::wire

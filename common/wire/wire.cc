@@ -152,6 +152,38 @@ Result<Message> decode(std::string_view bytes) {
                                    ", which this version does not know: upgrade this side first");
 }
 
+std::string encode_once(Message message, Stamp& places) {
+  places = {};
+  auto* view = std::get_if<ViewUpdate>(&message.body);
+  auto* reply = std::get_if<StatusReply>(&message.body);
+  BOURSE_ASSERT(view != nullptr || reply != nullptr, std::string(body_name(message.body)) + " has no numbers to stamp");
+  // A number that has its default is not there, and has no place.
+  if (view != nullptr) view->tag = 1, view->sequence = Sequence(1);
+  if (reply != nullptr) reply->tag = 1;
+  std::string bytes = encode(message);
+  const auto* body = static_cast<const flatbuffers::Table*>(fb::GetMessage(bytes.data())->body());
+  const auto place = [&](flatbuffers::voffset_t field) {
+    return static_cast<std::size_t>(body->GetAddressOf(field) - reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  };
+  const bool has_sequence = view != nullptr;
+  const flatbuffers::voffset_t tag =
+      has_sequence ? flatbuffers::voffset_t{fb::ViewUpdate::VT_TAG} : flatbuffers::voffset_t{fb::StatusReply::VT_TAG};
+  places.tag = place(tag);
+  if (has_sequence) places.sequence = place(fb::ViewUpdate::VT_SEQUENCE);
+  return bytes;
+}
+
+void stamp(std::string& bytes, const Stamp& places, std::uint64_t tag, Sequence sequence) {
+  const auto put_at = [&](std::size_t place, std::uint64_t number) {
+    if (place == 0) return;
+    BOURSE_ASSERT(place + sizeof number <= bytes.size(), "stamp: these are not the bytes that the places are of");
+    const std::uint64_t little = flatbuffers::EndianScalar(number);
+    std::memcpy(bytes.data() + place, &little, sizeof little);
+  };
+  put_at(places.tag, tag);
+  put_at(places.sequence, sequence.value);
+}
+
 std::string encode_task(const TaskSpec& spec) { return build_root(spec, kTaskIdentifier); }
 Result<TaskSpec> decode_task(std::string_view bytes) {
   return decode_root<fb::TaskSpec, TaskSpec>(bytes, kTaskIdentifier, "task specification");

@@ -22,6 +22,13 @@ constexpr std::size_t kTopologyDepthMax = 16;
 std::string encode(const Message& message);
 Result<Message> decode(std::string_view bytes);  // kCorrupt, kLimit; kVersion for a schema we do not know
 
+// A ViewUpdate or StatusReply that goes to many, with another tag (and sequence) to each: encoded once, and stamped in each copy.
+struct Stamp {
+  std::size_t tag = 0, sequence = 0;  // where in the bytes; 0: it has none
+};
+std::string encode_once(Message message, Stamp& places);
+void stamp(std::string& bytes, const Stamp& places, std::uint64_t tag, Sequence sequence = {});
+
 std::string encode_task(const TaskSpec& spec);  // Launch.payload
 Result<TaskSpec> decode_task(std::string_view bytes);
 

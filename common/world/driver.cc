@@ -66,6 +66,8 @@ struct Driver::Impl {
     std::vector<TimerKey> disarms = std::move(actions.disarms);
     std::vector<std::string> logs = std::move(actions.logs);
     if (!actions.spans.empty() && hooks.spans) hooks.spans(std::move(actions.spans));
+    std::vector<ViewUpdate> views = std::move(actions.views);
+    const std::uint64_t reload = actions.reload;
     const auto alive = self;
     if (append) {
       append_records(std::move(rest));
@@ -79,6 +81,8 @@ struct Driver::Impl {
     for (Arm& item : arms) arm(std::move(item));
     for (const TimerKey& key : disarms) disarm(key);
     for (const std::string& line : logs) log_line(line);
+    if (!views.empty() && hooks.publish) hooks.publish(std::move(views));
+    if (reload != 0 && hooks.reload) hooks.reload(reload);
   }
 
   // "Append -> Durable -> Send" is the driver's rule. See "Two kinds of append".

@@ -30,7 +30,9 @@ class Driver {
     // Instead of `log` where records go elsewhere (batch: its store). Must call done exactly once, on the reactor's thread.
     std::function<void(std::vector<Append>, std::string compact, LogFile::Done done)> append;
     std::function<void()> stop;
-    std::function<void(std::vector<Span>)> spans;  // to whoever exports them; null: dropped
+    std::function<void(std::vector<Span>)> spans;          // to whoever exports them; null: dropped
+    std::function<void(std::uint64_t tag)> reload;         // answers with ReloadDone, now or later
+    std::function<void(std::vector<ViewUpdate>)> publish;  // not held back by records: what it shows may still be lost in a crash
   };
 
   Driver(Reactor& reactor, Actor& actor, Hooks hooks);
@@ -64,8 +66,9 @@ class MasterLink {
   // called, once and not from within send. Until next() or connect().
   void send(const Message& message);
   void on_lost(std::function<void()> callback);
-  void next();         // leave, and connect to the next in the list
-  Result<> connect();  // the first
+  void next();                                        // leave, and connect to the next in the list
+  Result<> connect();                                 // the first
+  [[nodiscard]] const std::string& endpoint() const;  // of the one that it is, or was last, connected to
 
  private:
   struct Impl;

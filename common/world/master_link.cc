@@ -89,6 +89,8 @@ Result<> MasterLink::connect() {
   return impl_->open();
 }
 
+const std::string& MasterLink::endpoint() const { return impl_->endpoints[impl_->at]; }
+
 void MasterLink::next() {
   impl_->connection.close();
   impl_->at = (impl_->at + 1) % impl_->endpoints.size();

@@ -24,6 +24,24 @@ class Exact {
   std::unique_ptr<char[]> data_;
 };
 
+TEST(RoundTrip, WhatIsEncodedOnceIsStampedForEach) {
+  for (const Body& body :
+       {Body(ViewUpdate{3, Sequence(4), "agents", true, true, {{"h7", {{"state", "up"}}}}, {"h8"}, Code::kOk, ""}),
+        Body(StatusReply{3, Code::kOk, "", {{"h7", {}}}, true})}) {
+    Message message{Epoch(7), Incarnation(8), "", body};
+    wire::Stamp places;
+    std::string bytes = wire::encode_once(message, places);
+    for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 40, UINT64_MAX}) {
+      wire::stamp(bytes, places, tag, Sequence(tag / 2));
+      if (auto* view = std::get_if<ViewUpdate>(&message.body)) view->tag = tag, view->sequence = Sequence(tag / 2);
+      if (auto* reply = std::get_if<StatusReply>(&message.body)) reply->tag = tag;
+      const auto decoded = wire::decode(bytes);
+      ASSERT_TRUE(decoded) << decoded.error().text();
+      EXPECT_TRUE(*decoded == message) << tag;
+    }
+  }
+}
+
 TEST(Roundtrip, EveryBodyWithEveryFieldSet) {
   std::set<std::size_t> kinds;
   for (const auto& [name, message] : samples()) {

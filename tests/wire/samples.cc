@@ -287,6 +287,13 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("OperatorReply", OperatorReply{33, Code::kDenied, "not an operator"});
   add("Refused", Refused{Code::kVersion, "upgrade"});
   add("Refused-not-leading", Refused{Code::kBusy, "does not lead", true, "tcp://m2:7400"});
+  add("Welcome-readers", Welcome{5, "cluster-1f", seconds(2), seconds(8), {}, {}, Duration(0), "tcp://10.0.0.1:7001"});
+  add("Watch", Watch{34, {"agents", "events"}, 16, "200"});
+  add("WatchAck", WatchAck{34, Sequence(17)});
+  add("ViewUpdate", ViewUpdate{34, Sequence(17), "agents", true, true, {{"h7", {{"state", "up"}}}}, {"h8", "h9"}, Code::kOk, ""});
+  add("ViewUpdate-over", ViewUpdate{34, Sequence(18), "", false, false, {}, {}, Code::kGone, "it did not read"});
+  add("ReloadConfig", ReloadConfig{35});
+  add("ConfigReloaded", ConfigReloaded{35, Code::kInvalid, "bourse.conf:3: no"});
   return all;
 }
 
@@ -505,7 +512,8 @@ Body random_body(Rng& rng, std::size_t kind) {
                      random_duration(rng),
                      several(rng, random_slice_id),
                      several(rng, [](Rng& r) { return random_text(r); }),
-                     random_duration(rng)};
+                     random_duration(rng),
+                     random_text(rng)};
     case 4:
       return Refused{code(), random_text(rng), flag(), random_text(rng)};
     case 5:
@@ -617,8 +625,22 @@ Body random_body(Rng& rng, std::size_t kind) {
                          flag()};
     case 34:
       return OperatorAction{number(rng), random_text(rng), random_text(rng), random_text(rng)};
-    default:
+    case 35:
       return OperatorReply{number(rng), code(), random_text(rng)};
+    case 36:
+      return Watch{number(rng), several(rng, random_text), small(rng), random_text(rng)};
+    case 37:
+      return WatchAck{number(rng), Sequence(number(rng))};
+    case 38: {
+      ViewUpdate update{number(rng), Sequence(number(rng)), random_text(rng), flag(), flag(), {}, {}, code(), random_text(rng)};
+      update.rows = several(rng, [](Rng& r) { return StatusReply::Row{random_text(r), {{random_text(r), random_text(r)}}}; });
+      update.removed = several(rng, random_text);
+      return update;
+    }
+    case 39:
+      return ReloadConfig{number(rng)};
+    default:
+      return ConfigReloaded{number(rng), code(), random_text(rng)};
   }
 }
 
