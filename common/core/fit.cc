@@ -79,19 +79,68 @@ const std::pair<const std::string, Counters>* serving_profile(const DeviceAsk& a
   return best;
 }
 
-bool has_attributes(const DeviceAsk& ask, const DeviceShare& free, const DeviceShare* all) {
-  if (ask.attributes.empty()) return true;
-  Labels labels;
-  if (all != nullptr) labels = all->traits.attributes;
-  labels["kind"] = free.kind;
-  labels["uuid"] = free.device.value;
-  return satisfies(labels, ask.attributes);
+// What a constraint asks of an agent.
+class AgentSubject : public Subject {
+ public:
+  AgentSubject(const Resources& total, const Labels& labels) : total_(total), labels_(labels) {}
+  [[nodiscard]] const std::string* text(const std::string& name) const override {
+    const auto at = labels_.find(name);
+    return at == labels_.end() ? nullptr : &at->second;
+  }
+  [[nodiscard]] std::int64_t number(Term::Of of, const std::string& name) const override {
+    switch (of) {
+      case Term::Of::kCpus:
+        return total_.cpus.value;
+      case Term::Of::kMem:
+        return total_.mem.value;
+      case Term::Of::kDisk:
+        return total_.disk.value;
+      case Term::Of::kPorts:
+        return total_.ports.size();
+      case Term::Of::kNuma:
+        return static_cast<std::int64_t>(std::max<std::size_t>(total_.numa.size(), 1));
+      case Term::Of::kCount:
+        return total_.others.get(name) + std::count_if(total_.devices.begin(), total_.devices.end(),
+                                                       [&](const DeviceShare& d) { return kind_matches(name, d.kind); });
+      case Term::Of::kCounter:
+      case Term::Of::kText:
+        break;
+    }
+    return 0;
+  }
+
+ private:
+  const Resources& total_;
+  const Labels& labels_;
+};
+
+// And of one of its devices: what it is, and all of its counters, free or not.
+class DeviceSubject : public AgentSubject {
+ public:
+  DeviceSubject(const DeviceShare& free, const DeviceShare* all, const Resources& total)
+      : AgentSubject(total, all == nullptr ? free.traits.attributes : all->traits.attributes), free_(free), all_(all) {}
+  [[nodiscard]] const std::string* text(const std::string& name) const override {
+    if (name == "kind") return &free_.kind;
+    return name == "uuid" ? &free_.device.value : AgentSubject::text(name);
+  }
+  [[nodiscard]] std::int64_t number(Term::Of of, const std::string& name) const override {
+    if (of == Term::Of::kCounter) return (all_ == nullptr ? free_ : *all_).counters.get(name);
+    return AgentSubject::number(of, name);
+  }
+
+ private:
+  const DeviceShare& free_;
+  const DeviceShare* all_;
+};
+
+bool has_attributes(const DeviceAsk& ask, const DeviceShare& free, const DeviceShare* all, const Resources& total) {
+  return ask.attributes.empty() || satisfies(DeviceSubject(free, all, total), ask.attributes);
 }
 
 bool device_fits(const DeviceAsk& ask, const DeviceShare& free, const Resources& total) {
   if (!kind_matches(ask.kind, free.kind)) return false;
   const DeviceShare* all = find_share(total.devices, free.device);
-  if (!has_attributes(ask, free, all)) return false;
+  if (!has_attributes(ask, free, all, total)) return false;
   if (!ask.whole) {
     const DeviceMode sharing = all == nullptr ? DeviceMode::kCounters : all->traits.sharing;
     if (sharing == DeviceMode::kExclusive || (ask.counters.empty() && ask.profile.empty())) return false;
@@ -189,8 +238,12 @@ std::uint64_t times(std::int64_t whole, std::int64_t part) {
 
 }  // namespace
 
+bool satisfies(const Resources& total, const Labels& labels, const Constraint& constraint) {
+  return satisfies(AgentSubject(total, labels), constraint);
+}
+
 Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels) {
-  if (!shape.constraints.empty() && !satisfies(labels, shape.constraints)) return Misfit::kLabels;
+  if (!shape.constraints.empty() && !satisfies(AgentSubject(total, labels), shape.constraints)) return Misfit::kLabels;
   if (shape.cpus > free.cpus) return Misfit::kCpus;
   if (shape.mem > free.mem) return Misfit::kMem;
   if (shape.disk > free.disk) return Misfit::kDisk;

@@ -369,7 +369,7 @@ struct ExplainQuery {
 };
 // Agents by reason; the counts add up to `agents`. Reason texts: misfit_text(), "offered to you", "offered to NAME",
 // "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "role limit",
-// "closes before it would end", "reserved for ROLE", "free". See "Explain".
+// "closes before it would end", "reserved for ROLE", "kept for FRAMEWORK", "placement", "free". See "Explain".
 struct ExplainReply {
   std::uint64_t tag = 0;
   Code code = Code::kOk;
@@ -383,6 +383,13 @@ struct ExplainReply {
   std::string nearest;        // "h7 lacks mem=4GiB"
   std::string last_offer, last_decline;
   std::string rank;  // "2nd of 5 frameworks with unmet demand"
+  // Each constraint and placement rule on which an agent of "labels" or "placement" fails first, as it is written, and on how many.
+  std::vector<Count> failing = {};
+  std::string asks = {};   // the line's shape: "cpus=2;mem=4GiB;if=zone=eu-1"
+  std::string quota = {};  // how the role stands to its limits; "" where it has none
+  std::string estimate =
+      {};  // when it may start, as far as the master knows: "when host h7, reserved for it, is free; at latest ..."
+  std::uint32_t wanted = 0, offered = 0, unmet = 0;  // units of the line
   bool operator==(const ExplainReply&) const = default;
 };
 

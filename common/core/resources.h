@@ -15,6 +15,7 @@
 
 #include "common/core/ids.h"
 #include "common/core/labels.h"
+#include "common/core/placement.h"
 #include "common/core/units.h"
 
 namespace bourse {
@@ -125,7 +126,7 @@ struct DeviceAsk {
   bool whole = true;        // else `counters` or `profile` of each
   std::string profile;
   Counters counters;                   // least amounts on each
-  std::vector<Constraint> attributes;  // over the device's attributes
+  std::vector<Constraint> attributes;  // over the device's attributes, kind, uuid and counters
   bool operator==(const DeviceAsk&) const = default;
 };
 
@@ -139,8 +140,10 @@ struct Shape {
   bool same_numa = false;  // cpus, mem and devices from one NUMA node
   Counters others;
   std::vector<DeviceAsk> devices;
-  std::vector<Constraint> constraints;  // over the agent's labels
+  std::vector<Constraint> constraints;  // over the agent's labels and what it has in total
   bool revocable = false;  // out of what slices lend for a while (Inventory.revocable), and out of nothing else. See "Ledger"
+  std::string group = {};  // of the framework's slices, the one that this slice joins; "": none. See placement.h
+  std::vector<Placement> placement = {};
   bool operator==(const Shape&) const = default;
 };
 
@@ -156,6 +159,9 @@ std::string_view misfit_text(Misfit misfit);  // "cpus", "mem", "labels", ...
 //
 // Would `shape` fit into `free` of an agent with `total` and `labels`? whole_host needs free == total. O(size of shape).
 [[nodiscard]] Misfit fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels);
+
+// The agent's side of bourse-constraint(7): its labels, and what it has in total. fits() asks nothing else of constraints.
+[[nodiscard]] bool satisfies(const Resources& total, const Labels& labels, const Constraint& constraint);
 
 // How many times the shape fits into `free`, at most `limit`. 0 when fits() is not kNone.
 [[nodiscard]] std::uint32_t count_fits(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,

@@ -222,6 +222,8 @@ std::string to_text(const Shape& s) {
   }
   if (!s.constraints.empty()) item(out, ';', "if", to_text(s.constraints));
   if (s.revocable) item(out, ';', "revocable", "");
+  if (!s.group.empty()) item(out, ';', "group", s.group);
+  if (!s.placement.empty()) item(out, ';', "place", to_text(s.placement));
   return out;
 }
 

@@ -103,6 +103,7 @@ struct SliceSpec {
   bool revocable = false;     // lent, not given: taken back under pressure
   std::string reserved = {};  // the operators' reservation that it is part of, by name; empty: of none
   Duration since = {};        // wall time at which the master granted it
+  std::string group = {};     // Shape.group of what it was carved for
   bool operator==(const SliceSpec&) const = default;
 };
 

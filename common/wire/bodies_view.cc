@@ -73,16 +73,25 @@ Offset<fb::ExplainReply> write(Builder& b, const ExplainReply& body) {
   const auto last_offer = put(b, body.last_offer);
   const auto last_decline = put(b, body.last_decline);
   const auto rank = put(b, body.rank);
+  const auto failing = put_list(b, body.failing);
+  const auto asks = put(b, body.asks);
+  const auto quota = put(b, body.quota);
+  const auto estimate = put(b, body.estimate);
   return fb::CreateExplainReply(b, body.tag, static_cast<fb::Code>(body.code), body.agents, counts, nearest, last_offer,
-                                last_decline, rank);
+                                last_decline, rank, failing, asks, quota, estimate, body.wanted, body.offered, body.unmet);
 }
 
 bool read(In& in, const fb::ExplainReply& table, ExplainReply& body) {
   body.tag = table.tag();
   body.agents = table.agents();
+  body.wanted = table.wanted();
+  body.offered = table.offered();
+  body.unmet = table.unmet();
   return in.enumerator(table.code(), body.code, "code") && read_list(in, table.counts(), body.counts, "counts") &&
          in.text(table.nearest(), body.nearest, "nearest") && in.text(table.last_offer(), body.last_offer, "last_offer") &&
-         in.text(table.last_decline(), body.last_decline, "last_decline") && in.text(table.rank(), body.rank, "rank");
+         in.text(table.last_decline(), body.last_decline, "last_decline") && in.text(table.rank(), body.rank, "rank") &&
+         read_list(in, table.failing(), body.failing, "failing") && in.text(table.asks(), body.asks, "asks") &&
+         in.text(table.quota(), body.quota, "quota") && in.text(table.estimate(), body.estimate, "estimate");
 }
 
 Offset<fb::StatusQuery> write(Builder& b, const StatusQuery& body) {

@@ -30,8 +30,9 @@ Offset<fb::SliceSpec> write(Builder& b, const SliceSpec& spec) {
   const auto cpuset = spec.cpuset.empty() ? Offset<Vector<std::uint32_t>>() : b.CreateVector(spec.cpuset);
   const auto role = put(b, spec.role);
   const auto reserved = put(b, spec.reserved);
+  const auto group = put(b, spec.group);
   return fb::CreateSliceSpec(b, id, resources, cpuset, spec.gang.value, spec.expiry.count(), role, spec.revocable, reserved,
-                             spec.since.count());
+                             spec.since.count(), group);
 }
 
 bool read(In& in, const fb::SliceSpec& table, SliceSpec& spec) {
@@ -40,7 +41,7 @@ bool read(In& in, const fb::SliceSpec& table, SliceSpec& spec) {
   return read_must(in, table.id(), spec.id, "id") && read_part(in, table.resources(), spec.resources, "resources") &&
          in.numbers(table.cpuset(), spec.cpuset, "cpuset") && in.duration(table.expiry_us(), spec.expiry, "expiry") &&
          in.optional_name(table.role(), spec.role, "role") && in.optional_name(table.reserved(), spec.reserved, "reserved") &&
-         in.duration(table.since_us(), spec.since, "since");
+         in.duration(table.since_us(), spec.since, "since") && in.optional_name(table.group(), spec.group, "group");
 }
 
 static Offset<fb::Artifact> write(Builder& b, const Artifact& artifact) {

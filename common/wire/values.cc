@@ -6,12 +6,23 @@ namespace bourse::wire {
 using Op = Constraint::Op;
 static_assert(same(fb::ConstraintOp::In, Op::kIn) && same(fb::ConstraintOp::NotIn, Op::kNotIn) &&
               same(fb::ConstraintOp::Present, Op::kPresent) && same(fb::ConstraintOp::Absent, Op::kAbsent) &&
-              same(fb::ConstraintOp::MAX, Op::kAbsent));
+              same(fb::ConstraintOp::Matches, Op::kMatches) && same(fb::ConstraintOp::MAX, Op::kMatches));
 
 Offset<fb::Constraint> write(Builder& b, const Constraint& constraint) {
   const auto label = put(b, constraint.label);
   const auto values = put_texts(b, constraint.values);
   return fb::CreateConstraint(b, label, static_cast<fb::ConstraintOp>(constraint.op), values);
+}
+
+// The text of an expression is the sender's: it must be one, and in normal form, so that what is kept is what was sent.
+static bool read_expression(In& in, Constraint& constraint) {
+  if (constraint.op != Op::kMatches) return true;
+  auto made = make_constraint(constraint.label, constraint.op, constraint.values);
+  if (!made) return in.fail(Code::kCorrupt, "values", made.error().text());
+  if (made->label != constraint.label || made->values != constraint.values)
+    return in.fail(Code::kCorrupt, "values", "an expression is not in normal form");
+  constraint = *std::move(made);
+  return true;
 }
 
 bool read(In& in, const fb::Constraint& table, Constraint& constraint) {
@@ -23,7 +34,31 @@ bool read(In& in, const fb::Constraint& table, Constraint& constraint) {
       return in.fail(Code::kCorrupt, {}, "values are not in order");
     constraint.values.emplace_back(text);
     return true;
-  });
+  }) && read_expression(in, constraint);
+}
+
+static_assert(same(fb::PlacementKind::Spread, Placement::Kind::kSpread) && same(fb::PlacementKind::Pack, Placement::Kind::kPack) &&
+              same(fb::PlacementKind::Affinity, Placement::Kind::kAffinity) &&
+              same(fb::PlacementKind::AntiAffinity, Placement::Kind::kAntiAffinity) &&
+              same(fb::PlacementKind::MAX, Placement::Kind::kAntiAffinity));
+
+static Offset<fb::Placement> write(Builder& b, const Placement& placement) {
+  const auto level = put(b, placement.level);
+  const auto framework = put(b, placement.framework);
+  const auto group = put(b, placement.group);
+  return fb::CreatePlacement(b, static_cast<fb::PlacementKind>(placement.kind), level, placement.max_skew, placement.required,
+                             framework, group);
+}
+
+static bool read(In& in, const fb::Placement& table, Placement& placement) {
+  placement.max_skew = table.max_skew();
+  placement.required = table.required();
+  if (!in.enumerator(table.kind(), placement.kind, "kind") || !in.name(table.level(), placement.level, "level") ||
+      !in.optional_name(table.framework(), placement.framework, "framework") ||
+      !in.optional_name(table.group(), placement.group, "group"))
+    return false;
+  const Result<> sound = check(placement);
+  return sound || in.fail(Code::kCorrupt, {}, sound.error().text());
 }
 
 Offset<fb::Counters> put_counters(Builder& b, const Counters& counters) {
@@ -212,8 +247,10 @@ Offset<fb::Shape> write(Builder& b, const Shape& shape) {
   const auto others = put_counters(b, shape.others);
   const auto devices = put_list(b, shape.devices);
   const auto constraints = put_list(b, shape.constraints);
+  const auto group = put(b, shape.group);
+  const auto placement = put_list(b, shape.placement);
   return fb::CreateShape(b, shape.cpus.value, shape.mem.value, shape.disk.value, shape.ports, shape.whole_host, shape.same_numa,
-                         others, devices, constraints, shape.revocable);
+                         others, devices, constraints, shape.revocable, group, placement);
 }
 
 bool read(In& in, const fb::Shape& table, Shape& shape) {
@@ -224,7 +261,10 @@ bool read(In& in, const fb::Shape& table, Shape& shape) {
   return in.amount(table.cpus(), shape.cpus, "cpus") && in.amount(table.mem(), shape.mem, "mem") &&
          in.amount(table.disk(), shape.disk, "disk") && read_counters(in, table.others(), shape.others, "others") &&
          read_list(in, table.devices(), shape.devices, "devices") &&
-         read_list(in, table.constraints(), shape.constraints, "constraints");
+         read_list(in, table.constraints(), shape.constraints, "constraints") &&
+         in.optional_name(table.group(), shape.group, "group") && read_list(in, table.placement(), shape.placement, "placement") &&
+         (shape.placement.size() <= kPlacementsMax ||
+          in.fail(Code::kLimit, "placement", "has more than " + std::to_string(kPlacementsMax) + " rules"));
 }
 
 }  // namespace bourse::wire

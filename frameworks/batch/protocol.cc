@@ -343,8 +343,12 @@ class Reader {
   std::vector<Constraint> constraints(const Vec<Offset<fb::Constraint>>* v, const char* what) {
     std::vector<Constraint> out;
     if (!count(v, what, kFilterListMax)) return out;
-    for (const auto* c : *v)
-      out.push_back({text(c->label(), what), enumeration(c->op(), Constraint::Op::kAbsent, what), texts(c->values(), what)});
+    for (const auto* c : *v) {
+      auto made =
+          make_constraint(text(c->label(), what), enumeration(c->op(), Constraint::Op::kMatches, what), texts(c->values(), what));
+      if (!made) return fail(Code::kInvalid, what, made.error().text().c_str()), out;
+      out.push_back(*std::move(made));
+    }
     return out;
   }
   DeviceAsk device(const fb::DeviceAsk* a) {

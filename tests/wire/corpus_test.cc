@@ -29,7 +29,7 @@ void write_if_missing(const std::filesystem::path& path, const std::string& byte
 
 TEST(Corpus, MessagesOfVersionOneMeanWhatTheyMeant) {
   std::set<std::string> names = {"part-task",  "part-task-container", "part-task-in-turn", "part-task-priority",
-                                 "part-slice", "part-status",         "part-inventory"};
+                                 "part-slice", "part-slice-group",    "part-status",       "part-inventory"};
   for (const auto& [name, message] : samples()) {
     const auto path = kCorpus / (name + ".bin");
     write_if_missing(path, wire::encode(message));
@@ -51,6 +51,7 @@ TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outli
   write_if_missing(kCorpus / "part-task-in-turn.bin", wire::encode_task(sample_in_turn_task()));
   write_if_missing(kCorpus / "part-task-priority.bin", wire::encode_task(sample_priority_task()));
   write_if_missing(kCorpus / "part-slice.bin", wire::encode_slice(sample_slice()));
+  write_if_missing(kCorpus / "part-slice-group.bin", wire::encode_slice(sample_group_slice()));
   write_if_missing(kCorpus / "part-status.bin", wire::encode_status(sample_status()));
   write_if_missing(kCorpus / "part-inventory.bin", wire::encode_inventory(sample_inventory()));
   const auto task = wire::decode_task(read_file(kCorpus / "part-task.bin"));
@@ -68,6 +69,9 @@ TEST(Corpus, PartsOfVersionOneMeanWhatTheyMeant) {  // checkpoints on disk outli
   const auto slice = wire::decode_slice(read_file(kCorpus / "part-slice.bin"));
   ASSERT_TRUE(slice) << slice.error().text();
   EXPECT_TRUE(*slice == sample_slice());
+  const auto grouped = wire::decode_slice(read_file(kCorpus / "part-slice-group.bin"));
+  ASSERT_TRUE(grouped) << grouped.error().text();
+  EXPECT_TRUE(*grouped == sample_group_slice());
   const auto status = wire::decode_status(read_file(kCorpus / "part-status.bin"));
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_TRUE(*status == sample_status());

@@ -45,6 +45,19 @@ Shape sample_shape() {
   return s;
 }
 
+Shape sample_placed_shape() {
+  Shape s;
+  s.cpus = MilliCpus(500);
+  s.constraints = {*make_constraint("*", Constraint::Op::kMatches, {"(ssd|nvme)&agent.mem>=64GiB"})};
+  s.devices = {{"gpu/", 1, true, "", {}, {*make_constraint("*", Constraint::Op::kMatches, {"driver>=535.6"})}}};
+  s.group = "web";
+  s.placement = {{.kind = Placement::Kind::kSpread, .level = "zone", .max_skew = 2},
+                 {.kind = Placement::Kind::kPack, .level = "rack", .required = false},
+                 {.kind = Placement::Kind::kAffinity, .level = "host", .framework = FrameworkId("store"), .group = "db"},
+                 {.kind = Placement::Kind::kAntiAffinity, .level = "rack", .group = "cache"}};
+  return s;
+}
+
 Labels sample_labels() { return {{"arch", "x86_64"}, {"host", "h7"}, {"note", ""}, {"zone", "east, upper floor"}}; }
 
 const FrameworkId kBatch{"batch"};
@@ -110,6 +123,12 @@ SliceSpec sample_slice() {
           .gang = GangId(77),
           .expiry = seconds(60),
           .role = "physics/lattice"};
+}
+
+SliceSpec sample_group_slice() {
+  SliceSpec spec = sample_slice();
+  spec.group = "web";
+  return spec;
 }
 
 TaskStatus sample_status() {
@@ -199,6 +218,7 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("InventoryUpdate-increment", InventoryUpdate{sample_inventory(), Version(8), {DeviceId("GPU-0c"), DeviceId("npu:7")}});
   add("Goodbye", Goodbye{true});
   add("Demand", Demand{Version(11), Sequence(4), true, {{21, sample_shape(), 100, 16, -5}, {22, {}, 1, 0, 7}}});
+  add("Demand-placement", Demand{Version(12), Sequence(4), false, {{23, sample_placed_shape(), 6, 0, 1}}});
   const Offer offer{OfferId((7ULL << 40) + 1), Generation(2), kAgent, sample_resources(), sample_resources(),
                     sample_labels(),           seconds(10),   21,     GangId(3)};
   add("Offers", Offers{{offer, offer}});
@@ -279,6 +299,11 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("ExplainQuery", ExplainQuery{31, kBatch, 21});
   add("ExplainReply",
       ExplainReply{31, Code::kNotFound, 10, {{"cpus", 7}, {"in use", 3}}, "h7 lacks mem=4GiB", "10s ago", "1s ago", "2nd of 5"});
+  ExplainReply parts;
+  parts.tag = 34, parts.agents = 12, parts.counts = {{"labels", 12}}, parts.failing = {{"zone=eu-1", 12}};
+  parts.asks = "cpus=2;if=zone=eu-1", parts.quota = "cpus 8 of 10", parts.estimate = "at latest 12:00";
+  parts.wanted = 5, parts.offered = 1, parts.unmet = 4;
+  add("ExplainReply-parts", parts);
   add("StatusQuery", StatusQuery{32, "agents", "h7", 50});
   add("StatusReply",
       StatusReply{32, Code::kInvalid, "why not", {{"h7", {{"state", "up"}, {"cpus", "64"}, {"note", ""}}}, {"h8", {}}}, true});
@@ -390,6 +415,10 @@ Resources random_resources(Rng& rng) {
 }
 
 Constraint random_constraint(Rng& rng) {
+  if (rng.chance(200)) {
+    const auto word = [&] { return quoted_word(random_name(rng)); };
+    return *make_constraint("*", Constraint::Op::kMatches, {"!(" + word() + "<" + word() + ")|" + word()});
+  }
   Constraint c{random_name(rng), pick(rng, Constraint::Op::kAbsent), several(rng, random_text)};
   std::sort(c.values.begin(), c.values.end());
   return c;
@@ -397,6 +426,18 @@ Constraint random_constraint(Rng& rng) {
 
 DeviceAsk random_ask(Rng& rng) {
   return {random_name(rng), small(rng), rng.chance(500), random_text(rng), random_counters(rng), several(rng, random_constraint)};
+}
+
+Placement random_placement(Rng& rng) {
+  Placement p;
+  p.kind = pick(rng, Placement::Kind::kAntiAffinity);
+  p.level = random_name(rng);
+  p.max_skew = 1 + small(rng) % 100;
+  p.required = rng.chance(500);
+  if (p.kind != Placement::Kind::kAffinity && p.kind != Placement::Kind::kAntiAffinity) return p;
+  if (rng.chance(500)) p.framework = FrameworkId(random_name(rng));
+  if (rng.chance(500)) p.group = random_name(rng);
+  return p;
 }
 
 Shape random_shape(Rng& rng) {
@@ -411,6 +452,8 @@ Shape random_shape(Rng& rng) {
   s.devices = several(rng, random_ask);
   s.constraints = several(rng, random_constraint);
   s.revocable = rng.chance(500);
+  s.group = rng.chance(500) ? "" : random_name(rng);
+  s.placement = several(rng, random_placement);
   return s;
 }
 
@@ -460,6 +503,7 @@ SliceSpec random_slice(Rng& rng) {
   spec.revocable = rng.chance(500);
   spec.reserved = rng.chance(500) ? "" : random_name(rng);
   spec.since = random_duration(rng);
+  spec.group = rng.chance(500) ? "" : random_name(rng);
   return spec;
 }
 
@@ -607,10 +651,27 @@ Body random_body(Rng& rng, std::size_t kind) {
     case 30:
       return ExplainQuery{number(rng), FrameworkId(flag() ? "" : random_name(rng)), number(rng)};
     case 31:
-      return ExplainReply{number(rng),      code(),
-                          small(rng),       several(rng, [](Rng& r) { return ExplainReply::Count{random_text(r), small(r)}; }),
-                          random_text(rng), random_text(rng),
-                          random_text(rng), random_text(rng)};
+      return ExplainReply{number(rng),
+                          code(),
+                          small(rng),
+                          several(rng,
+                                  [](Rng& r) {
+                                    return ExplainReply::Count{random_text(r), small(r)};
+                                  }),
+                          random_text(rng),
+                          random_text(rng),
+                          random_text(rng),
+                          random_text(rng),
+                          several(rng,
+                                  [](Rng& r) {
+                                    return ExplainReply::Count{random_text(r), small(r)};
+                                  }),
+                          random_text(rng),
+                          random_text(rng),
+                          random_text(rng),
+                          small(rng),
+                          small(rng),
+                          small(rng)};
     case 32:
       return StatusQuery{number(rng), random_text(rng), random_text(rng), small(rng)};
     case 33:

@@ -18,6 +18,7 @@ TaskSpec sample_container_task();
 TaskSpec sample_in_turn_task();
 TaskSpec sample_priority_task();
 SliceSpec sample_slice();
+SliceSpec sample_group_slice();
 TaskStatus sample_status();
 Inventory sample_inventory();
 
