@@ -90,7 +90,7 @@ launcher_dirs := agent/launcher agent/isolators
 container_dirs := agent/container
 api_dirs      := frameworks/api
 batch_dirs    := frameworks/batch
-cli_dirs      := frameworks/cli
+cli_dirs      := frameworks/cli frameworks/cli/slurm
 console_dirs  := frameworks/console
 fmt_dirs      := common/fmt
 MODULES       := core wire world sim policy master agent microvm container launcher api batch cli console fmt
@@ -114,7 +114,7 @@ BUNDLES := \
   common/world/crc32c+driver+log_file \
   frameworks/api/builders+calls+loop+open+views frameworks/api/client+client_command+client_receive \
   frameworks/api/offer_table+slice_table+status_streams+task_table \
-  frameworks/batch/allocations+amount+arrays+batch frameworks/batch/batch_ahead+batch_peers+batch_recovery \
+  frameworks/batch/allocations+amount+arrays+batch frameworks/batch/batch_ahead+batch_peers+batch_recovery+batch_steps \
   frameworks/batch/batch_run+depend \
   frameworks/batch/batch_status+batch_submit+batch_tools frameworks/batch/ending+history+store \
   frameworks/batch/environment+jobs+layout+options frameworks/batch/planner+planner_conservative+planner_easy+profile \
@@ -163,9 +163,11 @@ GEN     := $(foreach s,$(SCHEMAS),$(B)/gen/$(basename $(notdir $(s)))_generated.
 CAPI    := $(B)/libbourse.so.$(VERSION)
 PLUGINS := $(patsubst plugins/%.c,%,$(wildcard plugins/examples/*.c))
 EXAMPLES:= $(patsubst frameworks/api/examples/%.c,$(B)/examples/%,$(wildcard frameworks/api/examples/*.c))
+SLURM_NAMES := sbatch srun salloc squeue sacct sinfo scancel scontrol
+SLURM_LINKS := $(SLURM_NAMES:%=$(B)/bin/slurm/%)
 MANS    := $(wildcard man/*.[1-8])
 
-all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
+all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(SLURM_LINKS) $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
 
 # Objects are remade when the compiler or the flags change, not only when sources do.
 flags_text := $(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS) $(opt_tests) $(CC) $(all_c) $(CFLAGS) $(shell $(CXX) -v 2>&1 | tail -1)
@@ -243,6 +245,12 @@ endif
 # `bourse rsh` as one word, for programs that want the path of something like ssh.
 $(B)/bin/bourse-rsh: $(B)/bin/bourse
 	$(Q)ln -sf $(<F) $@
+
+# Slurm's commands by name, in a directory of their own: nobody's PATH has them by surprise. submit is sbatch; the rest is in bourse.
+slurm_target = $(if $(filter sbatch,$(notdir $(1))),submit,bourse)
+$(SLURM_LINKS): $(B)/bin/bourse $(B)/bin/submit
+	@mkdir -p $(@D)
+	$(Q)ln -sf ../$(call slurm_target,$@) $@
 
 $(B)/plugins/%.so: $(B)/plugins/%.o
 	@mkdir -p $(@D)
@@ -361,7 +369,7 @@ fuzz: $(FUZZERS:%=$(B)/fuzz/%)
 # --- lint ------------------------------------------------------------------------------------------------------------------
 OUR_FILES  = $(shell git ls-files -co --exclude-standard '*.cc' '*.h' '*.c')
 C_HEADERS := $(wildcard frameworks/api/include/bourse/*.h plugins/include/bourse/*.h)
-HEADERS   := $(wildcard common/*/*.h master/*.h agent/*.h agent/*/*.h frameworks/*/*.h plugins/*/*.h) $(C_HEADERS)
+HEADERS   := $(wildcard common/*/*.h master/*.h agent/*.h agent/*/*.h frameworks/*/*.h frameworks/*/*/*.h plugins/*/*.h) $(C_HEADERS)
 check-headers: $(HEADERS:%=$(B)/headers/%.ok)
 $(B)/headers/%.ok: % $(B)/flags | $(GEN)
 	@mkdir -p $(@D)
@@ -379,6 +387,8 @@ tidy: | $(GEN)
 install: all
 	$(Q)$(foreach p,$(PROGS),$(INSTALL) -D -m 755 $(B)/bin/$(call field,$(p),1) $(DESTDIR)$(call field,$(p),3)/$(call field,$(p),1) &&) true
 	$(Q)ln -sf bourse $(DESTDIR)$(BINDIR)/bourse-rsh
+	$(Q)mkdir -p $(DESTDIR)$(LIBEXECDIR)/slurm && for n in $(SLURM_NAMES); do ln -sf $(BINDIR)/bourse $(DESTDIR)$(LIBEXECDIR)/slurm/$$n || exit 1; done
+	$(Q)ln -sf $(BINDIR)/submit $(DESTDIR)$(LIBEXECDIR)/slurm/sbatch
 	$(Q)$(INSTALL) -D -m 755 $(CAPI) $(DESTDIR)$(LIBDIR)/$(notdir $(CAPI))
 	$(Q)ln -sf $(notdir $(CAPI)) $(DESTDIR)$(LIBDIR)/libbourse.so.$(SOMAJOR) && ln -sf libbourse.so.$(SOMAJOR) $(DESTDIR)$(LIBDIR)/libbourse.so
 	$(Q)for h in frameworks/api/include/bourse/*.h plugins/include/bourse/*.h; do [ ! -e "$$h" ] || $(INSTALL) -D -m 644 $$h $(DESTDIR)$(INCLUDEDIR)/bourse/$${h##*/}; done

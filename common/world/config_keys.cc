@@ -105,6 +105,8 @@ const std::vector<ConfigKey>& config_keys() {
       {"batch", "launch_ahead", kDuration, "20ms",
        "How much work of short jobs may be sent to a kept slice while it is busy, to start there one after the other; 0 is none.",
        0, us(1)},
+      {"batch", "slurm_commands", kFlag, "true",
+       "Whether jobs find srun, squeue and the like (bourse-slurm(1)) in front of their PATH."},
       {"batch", "backfill", kText, "easy",
        "Who may start ahead of the first waiting job: nobody (none), what does not delay it (easy; easy-count by counting what is "
        "free in the whole cluster), or what delays nobody ahead (conservative).",

@@ -472,6 +472,8 @@ void Batch::session(const SliceReady& e) {
   for (const SliceId& id : it->second.slices)
     if (const Slice* s = alloc_.find(id); s == nullptr || !s->ready) return;
   it->second.state = JobState::kRunning;
+  const Job& job = *jobs_.find(it->second.job);
+  if (watches_.contains(job.id)) changed(run_info(job, it->second, false), job.id, false);
 }
 
 void Batch::session(const GangReady&) {}

@@ -9,6 +9,7 @@
 // This file only routes; the rules live in the tables: jobs, queue, allocations, planner, arrays, depend, layout, environment.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -124,6 +125,15 @@ class Batch final : public Actor {
     Asker asker;
     std::uint64_t run = 0;
     AgentId agent;
+    std::size_t node = 0;  // of the run
+    MilliCpus cpus;        // that it counts with; 0: none
+  };
+  struct StepShare {                 // of one run's cores, among steps that count with some
+    std::vector<std::int64_t> used;  // by node, 1/1000 of a core
+    std::deque<std::pair<Asker, StepRequest>> waiting;
+    [[nodiscard]] bool idle() const {
+      return waiting.empty() && std::ranges::all_of(used, [](std::int64_t millis) { return millis == 0; });
+    }
   };
   struct StreamMark {
     Sequence seen;
@@ -244,11 +254,18 @@ class Batch final : public Actor {
 
   // batch_peers.cc: clients that wait for something, and the reload
   void handle(const Asker& asker, const Who& who, const WatchRequest& request);
-  void handle(const Asker& asker, const Who& who, const StepRequest& request);
   void changed(const JobInfo& info, JobId job, bool job_over);
-  void step_update(const TaskUpdate& e);
   void probe_soon();
   void probe_peers();
+
+  // batch_steps.cc: commands inside running jobs
+  void handle(const Asker& asker, const Who& who, const StepRequest& request);
+  void start_step(const Asker& asker, std::uint64_t number, std::size_t node, const StepRequest& request);
+  void start_waiting_steps(std::uint64_t number);
+  void refuse_waiting_steps(std::uint64_t number);
+  void step_update(const TaskUpdate& e);
+  [[nodiscard]] MilliCpus cores_of(const Run& run, std::size_t node);
+  [[nodiscard]] static TaskId step_id(Run& run, const std::string& key);
 
   BatchOptions options_;
   Time now_;
@@ -276,6 +293,7 @@ class Batch final : public Actor {
   std::multimap<JobId, Watch> watches_;
   std::map<PeerId, std::uint32_t> watch_counts_;
   std::map<TaskId, Step> steps_;
+  std::map<std::uint64_t, StepShare> step_shares_;  // by the run's number
   struct WhyAsked {
     Asker asker;
     WhyReply reply;

@@ -1,6 +1,5 @@
-// Clients that wait for something: watches and steps, and what becomes of those whose client has gone. And the reload.
+// Clients that wait for something, what becomes of it when they have gone, and their watches. And the reload.
 #include <algorithm>
-#include <csignal>
 
 #include "common/world/log.h"
 #include "frameworks/batch/batch.h"
@@ -22,6 +21,8 @@ void Batch::probe_peers() {
   std::set<PeerId> peers;
   for (const auto& [peer, count] : watch_counts_) peers.insert(peer);
   for (const auto& [task, step] : steps_) peers.insert(step.asker.peer);
+  for (const auto& [run, share] : step_shares_)
+    for (const auto& [asker, request] : share.waiting) peers.insert(asker.peer);
   if (peers.empty()) return;
   for (PeerId peer : peers) answer({peer, 0}, JobChanged{});
   probe_soon();
@@ -31,6 +32,10 @@ void Batch::on(const PeerLost& e) {
   if (watch_counts_.erase(e.peer) > 0)
     for (auto it = watches_.begin(); it != watches_.end();)
       it = it->second.asker.peer == e.peer ? watches_.erase(it) : std::next(it);
+  for (auto it = step_shares_.begin(); it != step_shares_.end();) {
+    std::erase_if(it->second.waiting, [&](const auto& waiting) { return waiting.first.peer == e.peer; });
+    it = it->second.idle() ? step_shares_.erase(it) : std::next(it);
+  }
   // As with ssh: a command does not outlive the one who asked for it and waits. The step itself is forgotten when it has ended.
   for (const auto& [task, step] : steps_) {
     if (step.asker.peer != e.peer) continue;
@@ -143,89 +148,6 @@ void Batch::changed(const JobInfo& info, JobId job, bool job_over) {
     if (last && --watch_counts_[watch.asker.peer] == 0) watch_counts_.erase(watch.asker.peer);
     it = last ? watches_.erase(it) : std::next(it);
   }
-}
-
-// --- step ----------------------------------------------------------------------------------------------------------
-
-void Batch::handle(const Asker& asker, const Who& caller, const StepRequest& request) {
-  auto refuse = [&](Code code, std::string reason) { answer(asker, StepReply{code, std::move(reason), 0, 0}); };
-  std::optional<std::uint64_t> rank;
-  Job* job = jobs_.find_number(request.job.job.value, rank);
-  if (job != nullptr && !request.job.indexes.empty() && job->array)
-    if (auto set = IndexSet::parse(request.job.indexes); set && set->size() == 1) rank = job->array->rank(set->min());
-  auto it = job == nullptr ? runs_.end() : runs_.find(job->number(rank.value_or(0)));
-  if (it == runs_.end()) return refuse(Code::kNotFound, "job " + to_text(request.job) + " is not running");
-  if (!may_touch(caller, *job)) return refuse(Code::kDenied, "job " + to_text(request.job) + " belongs to another user");
-  if (request.argv.empty()) return refuse(Code::kInvalid, "no command");
-  if (!connected_) return refuse(Code::kBusy, "not connected to a master: " + down_reason_);
-  if (steps_.size() >= kStepsMax) return refuse(Code::kLimit, "too many steps run at once");
-  Run& run = it->second;
-  std::size_t node = 0;
-  if (!request.node.empty()) {
-    while (node < run.agents.size() && run.agents[node].str() != request.node) ++node;
-    // Names may be short on one side: the part before the first dot decides then.
-    const auto short_name = [](const std::string& s) { return s.substr(0, s.find('.')); };
-    if (node == run.agents.size())
-      for (node = 0; node < run.agents.size() && short_name(run.agents[node].str()) != short_name(request.node);) ++node;
-  }
-  if (node >= run.agents.size() || node >= run.slices.size())
-    return refuse(Code::kNotFound, "job " + to_text(request.job) + " has no node " + request.node);
-  const auto spec = decode_spec(job->spec->bytes);
-  if (!spec) return refuse(Code::kCorrupt, spec.error().text());
-  LaunchTask command;
-  command.agent = run.agents[node], command.slice = run.slices[node];
-  const bool keyed = !request.key.empty();
-  if (keyed && (request.key.size() > kStepKeyBytesMax ||
-                request.key.find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz-") != std::string::npos))
-    return refuse(Code::kInvalid, "a step's key is at most " + std::to_string(kStepKeyBytesMax) + " letters, digits and hyphens");
-  command.task = TaskId(run.task.str() + ".s" + (keyed ? "-" + request.key : std::to_string(run.next_step++)));
-  if (auto known = steps_.find(command.task); known != steps_.end()) {  // its client lost the connection and asks again
-    known->second.asker = asker;
-    return;
-  }
-  TaskSpec& task = command.spec;
-  task.user = spec->user, task.uid = static_cast<std::uint32_t>(spec->uid), task.gid = static_cast<std::uint32_t>(spec->gid);
-  task.argv = request.argv;
-  task.env = request.env;
-  // Where it is differs from where the command that asked for it is.
-  const std::vector<std::pair<std::string, std::string>> here = {{"SLURMD_NODENAME=", run.agents[node].str()},
-                                                                 {"SLURM_NODEID=", std::to_string(node)},
-                                                                 {"SUBMIT_NODEID=", std::to_string(node)}};
-  for (const auto& [name, value] : here) {
-    std::erase_if(task.env, [&](const std::string& word) { return word.starts_with(name); });
-    task.env.push_back(name + value);
-  }
-  task.directory = request.directory.empty() ? spec->directory : request.directory;
-  task.stdin_path = request.stdin_path, task.stdout_path = request.stdout_path, task.stderr_path = request.stderr_path;
-  if (task.stdout_path.empty() || task.stderr_path.empty()) {
-    const OutputNames names = output_names(*spec, placement_of(*job, run));
-    if (task.stdout_path.empty()) task.stdout_path = names.out;
-    if (task.stderr_path.empty()) task.stderr_path = names.error;
-  }
-  task.append_output = true;
-  task.umask = spec->umask;
-  task.isolate = spec->isolate;  // not the container: what is asked for here is a program of the host, such as an MPI's daemon
-  task.kill_grace = options_.kill_grace;
-  ++run.steps;
-  steps_[command.task] = {asker, it->first, command.agent};
-  probe_soon();
-  out_->session.push_back(std::move(command));
-}
-
-void Batch::step_update(const TaskUpdate& e) {
-  if (!is_terminal(e.status.state)) return;
-  auto it = steps_.find(e.status.task);
-  if (it == steps_.end()) return;
-  StepReply reply;
-  reply.exit_code = e.status.exit_code, reply.exit_signal = e.status.signal;
-  reply.reason = e.status.message;
-  if (e.status.state == TaskState::kFailedStart || e.status.state == TaskState::kNeverStarted)
-    reply.code = Code::kIo;
-  else if (e.status.state != TaskState::kExited && reply.exit_signal == 0)
-    reply.exit_signal = SIGKILL;
-  answer(it->second.asker, std::move(reply));
-  if (auto run = runs_.find(it->second.run); run != runs_.end() && run->second.steps > 0) --run->second.steps;
-  steps_.erase(it);
 }
 
 }  // namespace bourse::batch

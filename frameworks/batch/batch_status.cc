@@ -127,6 +127,7 @@ void Batch::update(const TaskUpdate& e) {
 
 void Batch::free_slices(Run& run) {
   const std::uint64_t number = jobs_.find(run.job)->number(run.rank);
+  refuse_waiting_steps(number);
   for (const SliceId& id : run.slices) {
     Slice* slice = alloc_.find(id);
     if (slice == nullptr || slice->run == 0) continue;

@@ -1,5 +1,6 @@
 #include "frameworks/batch/environment.h"
 
+#include <algorithm>
 #include <map>
 
 namespace bourse::batch {
@@ -80,6 +81,12 @@ std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& a
     // A job submitted from inside another must not inherit that one's place in an array or its restarts.
     if (name.starts_with("SLURM_ARRAY_") || name.starts_with("SUBMIT_ARRAY_") || name == "SLURM_RESTART_COUNT") continue;
     out.push_back(word);
+  }
+  // First: Slurm's own, where a site has it as well, know nothing of this job.
+  if (const std::string& commands = options.slurm_commands; !commands.empty()) {
+    auto path = std::ranges::find_if(out, [](const std::string& word) { return word.starts_with("PATH="); });
+    if (path == out.end()) path = out.insert(out.end(), "PATH=/usr/local/bin:/usr/bin:/bin");
+    if (!path->starts_with("PATH=" + commands + ":")) path->insert(std::string("PATH=").size(), commands + ":");
   }
   for (const auto& [name, value] : own) out.push_back(name + "=" + value);
   return out;

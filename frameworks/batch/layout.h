@@ -39,6 +39,7 @@ struct BatchOptions {
   Duration policy_budget = milliseconds(50);
   std::uint64_t pending_max = 1'000'000;  // jobs; an array counts once
   std::string step_agent = "bourse-rsh";  // what mpirun is given in place of ssh: one word, as Hydra wants it
+  std::string slurm_commands;             // directory with srun, squeue and the like, for the front of a job's PATH; "": none
 };
 
 struct Layout {

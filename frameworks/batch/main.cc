@@ -1,8 +1,8 @@
 // bourse-batch: the reactor, sockets for the tools, the session with the master, the store, and the batch actor between them.
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +15,7 @@
 #include "common/world/log.h"
 #include "common/world/program.h"
 #include "common/world/reactor.h"
+#include "common/world/spawn.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/options.h"
@@ -62,12 +63,18 @@ void on_request(World& w, PeerId peer, const Frame& frame) {
 
 // mpirun runs inside a job, whose PATH may lack us: the path of the program beside this one, else where programs for users are.
 std::string step_agent() {
-  std::array<char, 4096> self{};
-  const ssize_t n = readlink("/proc/self/exe", self.data(), self.size() - 1);
-  const std::string directory = n > 0 ? directory_of(std::string(self.data(), static_cast<std::size_t>(n))) : "";
-  for (const std::string& path : {directory + "/" + kStepProgram, directory + "/../bin/" + kStepProgram})
-    if (!directory.empty() && access(path.c_str(), X_OK) == 0) return path;
+  const std::string own = own_directory();
+  for (const std::string& path : {own + "/" + kStepProgram, own + "/../bin/" + kStepProgram})
+    if (access(path.c_str(), X_OK) == 0) return path;
   return kStepProgram;
+}
+
+// Where links named as Slurm's commands lie: beside this program in a build, else where they are installed.
+std::string slurm_commands() {
+  const std::string own = own_directory();
+  for (const std::string& directory : {own + "/slurm", own + "/../libexec/bourse/slurm"})
+    if (access((directory + "/srun").c_str(), X_OK) == 0) return std::filesystem::weakly_canonical(directory).string();
+  return "";
 }
 
 // A bad file changes nothing; what cannot change while this runs is named and waits for a restart, which disturbs no job.
@@ -102,6 +109,7 @@ Result<> run(Program& program) {
   const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
   BatchOptions options = options_of(config);
   options.step_agent = step_agent();
+  if (config.flag("batch", "slurm_commands")) options.slurm_commands = slurm_commands();
   w.policy = BOURSE_TRY(policy::Configured::open({"bourse-batch", "batch", "fifo", state, ClassOrder::usable}, config));
   options.policy = w.policy->choice();
   options.policies = &w.policy->catalog();

@@ -213,7 +213,7 @@ struct RequestWriter {
     auto argv = put(b, r.argv), env = put(b, r.env);
     auto dir = put(b, r.directory), in = put(b, r.stdin_path), out = put(b, r.stdout_path), err = put(b, r.stderr_path);
     auto key = put(b, r.key);
-    return {fb::RequestBody::Step, fb::CreateStep(b, job, node, argv, env, dir, in, out, err, key).Union()};
+    return {fb::RequestBody::Step, fb::CreateStep(b, job, node, argv, env, dir, in, out, err, key, r.cpus.value).Union()};
   }
 };
 
@@ -534,7 +534,8 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
                          r.text(m->stdin_path(), "path"),
                          r.text(m->stdout_path(), "path"),
                          r.text(m->stderr_path(), "path"),
-                         r.text(m->key(), "key")};
+                         r.text(m->key(), "key"),
+                         MilliCpus(m->cpus())};
     }
     case fb::RequestBody::NONE:
       break;

@@ -114,6 +114,7 @@ struct StepRequest {
   std::vector<std::string> argv, env;
   std::string directory, stdin_path, stdout_path, stderr_path;
   std::string key;  // sent again with the same key, it is the same step and runs once; "": a new one each time
+  MilliCpus cpus;   // waits until so much of its node is free of other steps that say this; with no node named, of any; 0: at once
   bool operator==(const StepRequest&) const = default;
 };
 

@@ -8,6 +8,7 @@
 
 #include "common/world/config.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/slurm/fronts.h"
 
 namespace {
 
@@ -58,6 +59,7 @@ constexpr std::array kCommands = {
     Command{"doctor", doctor_main, "check this host's settings and say how to mend them"},
     Command{"plugin", plugin_main, "show and check plugins, list policies"},
     Command{"supervise", supervise_main, ""},
+    Command{"relay", relay_main, ""},
 };
 
 void usage(FILE* to) {
@@ -72,7 +74,9 @@ void usage(FILE* to) {
 int main(int argc, char** argv) {
   // Under this name it is `bourse rsh`: programs that start others by ssh take a path, not a command with a word.
   const std::string_view called = argv[0];
-  if (called.substr(called.rfind('/') + 1) == "bourse-rsh") return rsh_main(argc, argv);
+  const std::string_view name = called.substr(called.rfind('/') + 1);
+  if (name == "bourse-rsh") return rsh_main(argc, argv);
+  if (const auto front = slurm_front(name)) return front(argc, argv);
   if (argc < 2) {
     usage(stderr);
     return 2;

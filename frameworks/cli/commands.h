@@ -47,6 +47,7 @@ int top_main(int argc, char** argv);
 int step_main(int argc, char** argv);
 int rsh_main(int argc, char** argv);
 int hostnames_main(int argc, char** argv);
+int relay_main(int argc, char** argv);  // hidden: what a step runs, relay.cc
 
 int simulate_main(int argc, char** argv);
 int plugin_main(int argc, char** argv);  // plugin.cc

@@ -1,22 +1,13 @@
 // submit(1): a job script or command becomes a durable job.
 #include <fmt/format.h>
-#include <pwd.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 
-#include "common/world/config.h"
-#include "common/world/reactor.h"
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/job_text.h"
 #include "frameworks/cli/submit_options.h"
-
-extern char** environ;
+#include "frameworks/cli/submitter.h"
 
 namespace bourse::cli {
 namespace {
@@ -28,40 +19,6 @@ constexpr int kExitUsageSlurm = 255;  // what Slurm's sbatch says for an option
 
 constexpr int kTimeoutsMax = 3;                       // of the answer to a submit; then it is asked for again under the same key
 constexpr Duration kWaitPatience = seconds(10 * 60);  // --wait: until the framework is back; a host may have to start for that
-
-constexpr std::array kLimits = {RLIMIT_CORE,  RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_MEMLOCK, RLIMIT_NOFILE,
-                                RLIMIT_NPROC, RLIMIT_RSS,  RLIMIT_STACK, RLIMIT_AS};
-
-Submitter this_process() {
-  Submitter who;
-  who.uid = getuid(), who.gid = getgid();
-  if (const passwd* entry = getpwuid(who.uid)) who.user = entry->pw_name;
-  std::array<char, 4096> directory{};
-  // The shell's name for it (with its symbolic links) is the one the user expects to see again.
-  const char* pwd = std::getenv("PWD");
-  struct stat a {
-  }, b{};
-  if (pwd != nullptr && stat(pwd, &a) == 0 && stat(".", &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev)
-    who.directory = pwd;
-  else if (getcwd(directory.data(), directory.size()) != nullptr)
-    who.directory = directory.data();
-  for (char** variable = environ; *variable != nullptr; ++variable) who.environment.emplace_back(*variable);
-  who.umask = umask(0);
-  umask(who.umask);
-  for (const auto limit : kLimits) {
-    rlimit value{};
-    if (getrlimit(limit, &value) == 0) who.rlimits.push_back({static_cast<std::int32_t>(limit), value.rlim_cur, value.rlim_max});
-  }
-  who.wall_now = real_time().wall;
-  return who;
-}
-
-// Unique enough for one user's submissions within a day, which is how long the framework remembers it.
-std::string submission_key() {
-  std::array<char, 64> host{};
-  gethostname(host.data(), host.size() - 1);
-  return fmt::format("{}.{}.{}", host.data(), getpid(), real_time().wall.count());
-}
 
 bool is_loss(Code code) { return code == Code::kTimeout || code == Code::kIo; }
 

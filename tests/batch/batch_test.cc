@@ -514,7 +514,7 @@ TEST_F(BatchActor, RunsAJobOnTwoNodesAsOneGang) {
   EXPECT_TRUE(has("SLURM_TASKS_PER_NODE=2(x2)"));
   EXPECT_TRUE(has("SUBMIT_NTASKS=4"));
   EXPECT_EQ(house.info("1").node_list, "h[1-2]");
-  const auto step = house.ask(StepRequest{{JobId(1), {}}, "h2", {"hostname"}, {}, {}, {}, {}, {}, {}});
+  const auto step = house.ask(StepRequest{{JobId(1), {}}, "h2", {"hostname"}, {}, {}, {}, {}, {}, {}, {}});
   ASSERT_EQ(house.running(), (Strings{"1.0.1", "1.0.1.s1"}));
   EXPECT_EQ(house.tasks.at(TaskId("1.0.1.s1")).agent, AgentId("h2"));
   house.end("1.0.1.s1", 4);

@@ -199,7 +199,12 @@ void House::command(const SessionCommand& c) {
       }
       post(SessionEvent(AcceptAnswered{Sequence(1), item.offer, Code::kOk, {}}));
     }
-    for (SliceReady& r : ready) post(SessionEvent(std::move(r)));
+    for (SliceReady& r : ready) {
+      if (hold_slices)
+        held_slices.push_back(std::move(r));
+      else
+        post(SessionEvent(std::move(r)));
+    }
     for (SliceLost& l : lost) post(SessionEvent(std::move(l)));
     if (accept->accept.gang.value != 0 && ok) post(SessionEvent(GangReady{accept->accept.gang}));
   } else if (const auto* decline = std::get_if<DeclineOffers>(&c)) {

@@ -89,6 +89,8 @@ class House {
   std::uint64_t accepts = 0, steps = 0;
   int carves_fail = 0;         // so many slices that are asked for next cannot be made
   bool hold_statuses = false;  // agents keep still
+  bool hold_slices = false;    // and do not say that slices are made
+  std::vector<SliceReady> held_slices;
   bool auto_offers = true;
   std::optional<Explained> explain_answer;
   std::function<void()> after_step;

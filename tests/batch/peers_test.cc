@@ -173,10 +173,24 @@ TEST_F(BatchAround, AsksNowAndThenWhetherAWatcherIsStillThereAndForgetsOneThatIs
   EXPECT_FALSE(house.reply<JobChanged>(0));
 }
 
+TEST_F(BatchAround, TellsAWatcherWhenTheJobRunsThoughItsSliceHadToBeMade) {
+  cluster(1, 1);
+  house.hold_slices = house.hold_statuses = true;
+  house.submit(House::job());
+  const auto tag = house.ask(WatchRequest{{{JobId(1), {}}}});
+  ASSERT_TRUE(house.reply<JobChanged>(tag));
+  ASSERT_EQ(house.held_slices.size(), 1U);
+  house.post(SessionEvent(house.held_slices.front()));
+  house.settle();
+  const auto told = house.reply<JobChanged>(tag);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->job.state, JobState::kRunning);
+}
+
 TEST_F(BatchAround, EndsTheStepsOfAClientThatIsGone) {
   cluster(1, 1);
   house.submit(House::job());
-  house.ask(StepRequest{{JobId(1), {}}, "", {"sleep"}, {}, "", "", "", "", ""});
+  house.ask(StepRequest{{JobId(1), {}}, "", {"sleep"}, {}, "", "", "", "", "", {}});
   ASSERT_EQ(house.tasks.size(), 2U);
   house.post(PeerLost{PeerId(77)});
   house.settle();
@@ -188,7 +202,7 @@ TEST_F(BatchAround, RunsAStepOnceThoughItsClientAsksAgain) {
   JobSpec s = House::job();
   s.nodes_min = 2;
   house.submit(s);
-  StepRequest step{{JobId(1), {}}, "h2", {"hostname"}, {"SLURMD_NODENAME=h1", "A=1"}, "", "", "", "", "abc-1"};
+  StepRequest step{{JobId(1), {}}, "h2", {"hostname"}, {"SLURMD_NODENAME=h1", "A=1"}, "", "", "", "", "abc-1", {}};
   const auto first = house.ask(step), second = house.ask(step);
   ASSERT_EQ(house.running(), (Strings{"1.0.1", "1.0.1.s-abc-1"}));
   const Strings env = house.spec_of("1.0.1.s-abc-1").env;

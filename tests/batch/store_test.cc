@@ -371,17 +371,18 @@ std::vector<std::string> samples() {
   spec.rlimits = {{7, 100, 200}};
   JobFilter filter;
   filter.users = {"ann"}, filter.states = {JobState::kRunning}, filter.jobs = {{JobId(3), "1-3"}}, filter.from = seconds(3);
-  std::vector<RequestBody> bodies{SubmitRequest{{{"key", spec}}, true},
-                                  QueueRequest{filter, 7, 8, Order::kStart, true, true},
-                                  JobRequest{{JobId(1), {}}, true},
-                                  CancelRequest{{{JobId(1), "2"}}, filter, 10, true, "why"},
-                                  ChangeRequest{Change::kRelease, {{JobId(1), {}}}, filter},
-                                  HistoryRequest{filter, 1, 2, true},
-                                  NodesRequest{"h1", 5},
-                                  WhyRequest{{JobId(4), {}}},
-                                  WatchRequest{{{JobId(4), {}}}},
-                                  SummaryRequest{},
-                                  StepRequest{{JobId(4), {}}, "h2", {"a", "b"}, {"E=1"}, "/d", "i", "o", "e", "k-1"}};
+  std::vector<RequestBody> bodies{
+      SubmitRequest{{{"key", spec}}, true},
+      QueueRequest{filter, 7, 8, Order::kStart, true, true},
+      JobRequest{{JobId(1), {}}, true},
+      CancelRequest{{{JobId(1), "2"}}, filter, 10, true, "why"},
+      ChangeRequest{Change::kRelease, {{JobId(1), {}}}, filter},
+      HistoryRequest{filter, 1, 2, true},
+      NodesRequest{"h1", 5},
+      WhyRequest{{JobId(4), {}}},
+      WatchRequest{{{JobId(4), {}}}},
+      SummaryRequest{},
+      StepRequest{{JobId(4), {}}, "h2", {"a", "b"}, {"E=1"}, "/d", "i", "o", "e", "k-1", MilliCpus(1500)}};
   std::vector<std::string> out;
   for (auto& body : bodies) {
     const ToolRequest request{kBatchProtocol, 42, body};
