@@ -35,7 +35,7 @@ Overloaded(Ts...) -> Overloaded<Ts...>;
 struct Agent::Impl {
   explicit Impl(AgentOptions o)
       : options(std::move(o)),
-        session(options.id),
+        session(options.id, options.masters),
         slices(options.id, inventory),
         streams(options.id),
         tasks(options.id, options.settings.default_grace, slices, streams) {
@@ -320,7 +320,10 @@ struct Agent::Impl {
         slices.farewell(t);
         break;
       case AgentTimer::kHeartbeat:
-        if (session.heartbeat_due(t.now, t.out) == AgentSession::Tick::kLost && options.fence_without_leader) tasks.fence(t);
+        session.heartbeat_due(t.now, t.out);
+        break;
+      case AgentTimer::kFence:
+        if (options.fence_without_leader && !session.up()) tasks.fence(t);
         break;
       case AgentTimer::kHold:
         if (slices.hold_due(t, slice)) {
@@ -396,8 +399,7 @@ struct Agent::Impl {
   }
   void repair_due(Turn& t) {
     // The leader has not heard us for its whole patience: our tasks with a lease may be given away.
-    if (options.fence_without_leader && session.peer_timeout() > Duration(0) && t.now.mono - muted >= session.peer_timeout())
-      tasks.fence(t);
+    if (options.fence_without_leader && session.fence() > Duration(0) && t.now.mono - muted >= session.fence()) tasks.fence(t);
     if (repair == 0) write_all(t);
     t.out.arm(timer_key(AgentTimer::kRepair), kRepairAfter);
   }

@@ -17,6 +17,7 @@ struct AgentOptions {
   std::string boot_id;
   AgentSettings settings;
   bool fence_without_leader = true;
+  std::size_t masters = 1;  // that its driver knows
 };
 
 class Agent final : public Actor {

@@ -183,6 +183,7 @@ Result<> run(Program& program, const std::string& id_option) {
   options.id = AgentId(id);
   options.boot_id = boot_id();
   options.settings = plan.settings;
+  options.masters = config.list("cluster", "masters").size();
   w.agent = std::make_unique<Agent>(std::move(options));
 
   auto post = [&w](Event event) { w.driver->post(std::move(event)); };
@@ -223,7 +224,8 @@ Result<> run(Program& program, const std::string& id_option) {
     w.link->send(message);
     if (std::holds_alternative<StatusUpdate>(message.body)) hooks::crash_point("agent.after_status_send");
   };
-  hooks.reconnect = [&w] { w.link->next(); };
+  hooks.reconnect = [&w](const std::string& leader) { w.link->next(leader); };
+  hooks.masters = [&w](const std::vector<std::string>& all) { w.link->learn(all); };
   hooks.host = [&w](const HostAction& action) { w.executor->execute(action); };
   hooks.stop = [&w] { w.reactor.stop(); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.agent, std::move(hooks));

@@ -26,8 +26,21 @@ void AgentSession::begin(Time now, Actions& out) {
   hello(now, out);
 }
 
+// To a master that did not lead a moment ago: cheaper than the hello. One that leads by now asks for that.
+void AgentSession::knock(Time now, Actions& out) {
+  phase_ = Phase::kKnock;
+  ++hellos_;
+  last_sent_ = now.mono;
+  out.send(kMasterPeer, Message{epoch_, incarnation_, {}, Heartbeat{now.wall}});
+  out.arm(timer_key(AgentTimer::kHello), kHelloEvery);
+}
+
 bool AgentSession::admit(Time now, Actions& out, const Message& message, bool& newer) {
   newer = false;
+  if (const auto* no = std::get_if<Refused>(&message.body); no != nullptr && no->not_leading) {
+    elsewhere(now, out, *no);  // whatever its epoch: a follower may not have heard of the leadership that we have
+    return false;
+  }
   if (message.epoch < epoch_ && !hooks::mutant("agent.ignores_epoch_order")) return false;
   last_heard_ = now.mono;
   if (message.epoch > epoch_) {
@@ -47,11 +60,19 @@ bool AgentSession::welcome(Time now, Actions& out, const Welcome& welcome) {
   if (phase_ == Phase::kIdle || phase_ == Phase::kBackOff) return false;  // late answer of a master that we have left
   const bool was_up = phase_ == Phase::kUp;
   phase_ = Phase::kUp;
-  attempt_ = hellos_ = 0;
+  hellos_ = 0;
+  search_.found();
+  if (!welcome.masters.empty()) {
+    search_.know(welcome.masters.size());
+    out.masters = welcome.masters;
+  }
   cluster_ = welcome.cluster;
   heartbeat_ = welcome.heartbeat;
   peer_timeout_ = welcome.peer_timeout;
+  fence_ = welcome.fence > Duration(0) ? welcome.fence : peer_timeout_;
   out.disarm(timer_key(AgentTimer::kHello));
+  out.disarm(timer_key(AgentTimer::kFence));
+  fence_armed_ = false;
   if (heartbeat_ > Duration(0)) out.arm(timer_key(AgentTimer::kHeartbeat), heartbeat_);
   last_sent_ = now.mono;
   return !was_up;
@@ -63,45 +84,61 @@ void AgentSession::refused(Time now, Actions& out, const Refused& refused) {
     out.log(log_text(LogLevel::kError, "refused_by_master",
                      {{"code", std::string(code_text(refused.code))}, {"reason", refused.reason}, {"retry", "30s"}}));
     phase_ = Phase::kBackOff;
+    knock_ = false;
     out.disarm(timer_key(AgentTimer::kHeartbeat));
     out.arm(timer_key(AgentTimer::kHello), kRefusedRetry);
     return;
   }
   out.log(
       log_text(LogLevel::kInfo, "refused_by_master", {{"code", std::string(code_text(refused.code))}, {"reason", refused.reason}}));
-  if (phase_ == Phase::kUp) {  // the master was restarted: it asks for a hello
+  if (phase_ == Phase::kUp || phase_ == Phase::kKnock) {  // the master was restarted, or leads by now: it asks for a hello
     begin(now, out);
     return;
   }
-  ++attempt_;
   phase_ = Phase::kBackOff;
-  out.arm(timer_key(AgentTimer::kHello), back_off());
+  knock_ = false;
+  out.arm(timer_key(AgentTimer::kHello), search_.busy());
 }
 
-Duration AgentSession::back_off() const {
-  Duration wait = kBackOffMin;
-  for (std::uint32_t i = 1; i < attempt_ && wait < kBackOffMax; ++i) wait *= 2;
-  wait = std::min(wait, kBackOffMax);
-  // Jitter of up to a quarter, from what differs between agents and attempts (FNV-1a): no randomness in actors.
-  std::uint64_t hash = 1469598103934665603ULL;
-  auto mix = [&](std::uint64_t byte) { hash = (hash ^ (byte & 0xff)) * 1099511628211ULL; };
-  for (const char c : agent_.str()) mix(static_cast<unsigned char>(c));
-  for (unsigned i = 0; i < 8; ++i) mix(incarnation_.value >> (8 * i));
-  mix(attempt_);
-  return wait + Duration(static_cast<std::int64_t>(hash % static_cast<std::uint64_t>(wait.count() / 4 + 1)));
-}
+// A search that takes long is told at the 1st, 2nd, 4th, 8th ... attempt.
+static bool worth_a_line(std::uint32_t attempt) { return (attempt & (attempt - 1)) == 0; }
 
-void AgentSession::lost(Time, Actions& out, const char* why) {
-  if (phase_ == Phase::kIdle || phase_ == Phase::kBackOff) return;
-  ++attempt_;
-  // A master that stays away is told at the 1st, 2nd, 4th, 8th ... attempt.
-  if ((attempt_ & (attempt_ - 1)) == 0)
-    out.log(log_text(LogLevel::kInfo, "master_lost", {{"reason", why}, {"attempt", std::to_string(attempt_)}}));
+void AgentSession::wait_for(Time now, const MasterSearch::Next& next, Actions& out) {
+  if (fence_ > Duration(0) && !fence_armed_)
+    out.arm(timer_key(AgentTimer::kFence), std::max<Duration>(last_heard_ + fence_ - now.mono, Duration(0)));
+  fence_armed_ = fence_ > Duration(0);
   phase_ = Phase::kBackOff;
+  knock_ = next.knock;
   hellos_ = 0;
-  out.reconnect = true;
+  if (next.reconnect) {
+    out.reconnect = true;
+    out.leader = next.leader;
+  }
   out.disarm(timer_key(AgentTimer::kHeartbeat));
-  out.arm(timer_key(AgentTimer::kHello), back_off());
+  out.arm(timer_key(AgentTimer::kHello), next.wait);
+}
+
+void AgentSession::elsewhere(Time now, Actions& out, const Refused& refused) {
+  if (phase_ == Phase::kIdle || phase_ == Phase::kBackOff) return;
+  MasterSearch::Next next = search_.elsewhere(refused);
+  if (hooks::mutant("agent.ignores_named_leader")) next.leader.clear();
+  if (worth_a_line(search_.attempt()))
+    out.log(log_text(LogLevel::kInfo, "not_the_leader",
+                     {{"reason", refused.reason},
+                      {"leader", refused.leader.empty() ? "unknown" : refused.leader},
+                      {"attempt", std::to_string(search_.attempt())}}));
+  wait_for(now, next, out);
+}
+
+void AgentSession::lost(Time now, Actions& out, const char* why) {
+  const MasterSearch::Next next = search_.silent();
+  if (phase_ == Phase::kIdle || phase_ == Phase::kBackOff) {  // whom we meant to ask cannot be reached: another, when the time comes
+    out.reconnect = true;
+    return;
+  }
+  if (worth_a_line(search_.attempt()))
+    out.log(log_text(LogLevel::kInfo, "master_lost", {{"reason", why}, {"attempt", std::to_string(search_.attempt())}}));
+  wait_for(now, next, out);
 }
 
 void AgentSession::mute(Actions& out) {
@@ -112,26 +149,27 @@ void AgentSession::mute(Actions& out) {
   out.disarm(timer_key(AgentTimer::kHello));
 }
 
-AgentSession::Tick AgentSession::hello_due(Time now, Actions& out) {
-  if (phase_ == Phase::kHello && hellos_ >= kHellosPerMaster) {
-    lost(now, out, "no answer to hello");
-    return Tick::kLost;
+void AgentSession::hello_due(Time now, Actions& out) {
+  const bool asked = phase_ == Phase::kHello || phase_ == Phase::kKnock;
+  if (asked && hellos_ >= kHellosPerMaster && !hooks::mutant("agent.waits_for_silent_master"))
+    return lost(now, out, "no answer to hello");
+  if (phase_ == Phase::kKnock || (phase_ == Phase::kBackOff && knock_)) {
+    knock(now, out);
+  } else if (phase_ == Phase::kHello || phase_ == Phase::kBackOff) {
+    hello(now, out);
   }
-  if (phase_ == Phase::kHello || phase_ == Phase::kBackOff) hello(now, out);
-  return Tick::kNothing;
 }
 
-AgentSession::Tick AgentSession::heartbeat_due(Time now, Actions& out) {
-  if (phase_ != Phase::kUp) return Tick::kNothing;
+void AgentSession::heartbeat_due(Time now, Actions& out) {
+  if (phase_ != Phase::kUp) return;
   if (peer_timeout_ > Duration(0) && now.mono - last_heard_ >= peer_timeout_) {
     lost(now, out, "silence");
-    return Tick::kLost;
+    return;
   }
   if (now.mono - last_sent_ >= heartbeat_) say(now, out, Heartbeat{now.wall});
   Duration next = last_sent_ + heartbeat_ - now.mono;
   if (peer_timeout_ > Duration(0)) next = std::min(next, last_heard_ + peer_timeout_ - now.mono);
   out.arm(timer_key(AgentTimer::kHeartbeat), std::max<Duration>(next, milliseconds(1)));
-  return Tick::kNothing;
 }
 
 }  // namespace bourse

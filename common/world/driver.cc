@@ -15,6 +15,8 @@ struct Driver::Impl {
     std::vector<Send> sends;
     std::vector<Reply> replies;
     std::vector<PeerId> cut;
+    std::vector<std::string> masters;
+    std::string leader;
     bool reconnect = false, stop = false;
   };
 
@@ -59,8 +61,8 @@ struct Driver::Impl {
 
   void execute() {
     const bool append = !actions.appends.empty() || !actions.compact.empty();
-    Held rest{std::move(actions.session), std::move(actions.sends), std::move(actions.replies),
-              std::move(actions.cut),     actions.reconnect,        actions.stop};
+    Held rest{std::move(actions.session), std::move(actions.sends),  std::move(actions.replies), std::move(actions.cut),
+              std::move(actions.masters), std::move(actions.leader), actions.reconnect,          actions.stop};
     std::vector<HostAction> host = std::move(actions.host);
     std::vector<Arm> arms = std::move(actions.arms);
     std::vector<TimerKey> disarms = std::move(actions.disarms);
@@ -147,7 +149,8 @@ struct Driver::Impl {
       if (hooks.reply) hooks.reply(reply.to, std::move(reply.payload));
     for (const PeerId peer : rest.cut)
       if (hooks.cut) hooks.cut(peer);
-    if (rest.reconnect && hooks.reconnect) hooks.reconnect();
+    if (!rest.masters.empty() && hooks.masters) hooks.masters(rest.masters);
+    if (rest.reconnect && hooks.reconnect) hooks.reconnect(rest.leader);
     if (rest.stop && hooks.stop) hooks.stop();
   }
 

@@ -24,7 +24,8 @@ class Driver {
     std::function<void(PeerId, const Message&)> send;  // cluster protocol, encoded by the hook's owner
     std::function<void(PeerId, std::string)> reply;    // a framework's own clients
     std::function<void(PeerId)> cut;
-    std::function<void()> reconnect;
+    std::function<void(const std::string& leader)> reconnect;          // Actions::reconnect and leader
+    std::function<void(const std::vector<std::string>& all)> masters;  // Actions::masters
     std::function<void(const HostAction&)> host;
     std::function<void(const SessionCommand&)> session;
     // Instead of `log` where records go elsewhere (batch: its store). Must call done exactly once, on the reactor's thread.
@@ -54,8 +55,8 @@ Result<Incarnation> next_incarnation(const std::string& state_dir);
 // Ready = a newline on this descriptor (--ready-fd), then it is closed; and sd_notify where NOTIFY_SOCKET is set.
 void announce_ready(int ready_fd);
 
-// Connects an actor's kMasterPeer to a list of masters: decodes, encodes, goes to the next on Actions::reconnect. Used by
-// agent and client library.
+// Connects an actor's kMasterPeer to one of a list of masters: decodes, encodes, goes where Actions::reconnect says. Used by agent,
+// client library and tools.
 class MasterLink {
  public:
   MasterLink(Context& context, Reactor& reactor, std::vector<std::string> endpoints, const KeyPair* keys, std::string server_key,
@@ -63,12 +64,19 @@ class MasterLink {
   ~MasterLink();
   void on_message(std::function<void(Message)> callback);  // verified; a frame that is not is counted and logged once a minute
   // A message that cannot be queued is lost, and what follows it must not arrive without it: nothing more is sent, and on_lost is
-  // called, once and not from within send. Until next() or connect().
+  // called, once and not from within send, until next() or connect(). The same when the connection breaks, and, where there is
+  // another master to try, when there is none within kConnectWait (less where the leader wants to be missed sooner), doubling at each
+  // attempt in vain up to kConnectWaitMax: a host that is gone or a process that is stopped says nothing, and would keep us waiting.
   void send(const Message& message);
   void on_lost(std::function<void()> callback);
-  void next();                                        // leave, and connect to the next in the list
-  Result<> connect();                                 // the first
-  [[nodiscard]] const std::string& endpoint() const;  // of the one that it is, or was last, connected to
+  void on_log(std::function<void(std::string)> callback);  // lines that are otherwise logged
+  void next(const std::string& leader = {});               // leave; to the endpoint that is named, else to the next one known
+  void learn(const std::vector<std::string>& masters);     // that the leader says there are
+  Result<> connect();                                      // to the first; an endpoint of the list that is no endpoint is an error
+  [[nodiscard]] const std::string& endpoint() const;       // where we are, or try to be
+  [[nodiscard]] const std::vector<std::string>& endpoints() const;
+
+  static constexpr Duration kConnectWaitMin = milliseconds(500), kConnectWait = seconds(2), kConnectWaitMax = seconds(8);
 
  private:
   struct Impl;

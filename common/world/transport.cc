@@ -485,6 +485,8 @@ struct Connection::Impl {
   std::deque<std::string> early;
   Reactor::WatchId watch = 0;
   std::function<void(std::string_view)> callback;
+  std::function<void(bool)> state_callback;
+  bool up = false;
   bool pump_due = false;
   std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
   std::uint64_t life = 0;  // of the socket: a callback may close it and open another
@@ -500,7 +502,7 @@ struct Connection::Impl {
     if (watch != 0) reactor.unwatch(watch);
     watch = 0;
     socket.close();
-    open = established = false;
+    open = established = up = false;
     early.clear();
     ++life;
   }
@@ -526,7 +528,24 @@ struct Connection::Impl {
     }
   }
 
-  void pump() {  // as Listener's
+  // With ZMQ_IMMEDIATE a DEALER has a pipe, and so can be written to, from the end of the handshake until the connection breaks.
+  void look_at_state() {
+    if (!state_callback || !open) return;
+    const int events = socket.get(zmq::sockopt::events);
+    if ((events & ZMQ_POLLIN) != 0) pump_later();  // it came after we had read all there was, and looking has taken its edge
+    const bool now = (events & ZMQ_POLLOUT) != 0;
+    if (now == up) return;
+    up = now;
+    state_callback(now);
+  }
+
+  void pump() {
+    const auto alive = self;
+    read();
+    if (*alive != nullptr) look_at_state();
+  }
+
+  void read() {  // as Listener's pump
     if (!open) return;
     const auto alive = self;
     const std::uint64_t this_life = life;
@@ -601,6 +620,7 @@ Result<> Connection::connect(const std::string& endpoint, const KeyPair* keys, c
 
 void Connection::close() { impl_->close(); }
 void Connection::on_frame(std::function<void(std::string_view)> callback) { impl_->callback = std::move(callback); }
+void Connection::on_state(std::function<void(bool up)> callback) { impl_->state_callback = std::move(callback); }
 
 bool Connection::send(std::string bytes) {
   Impl& im = *impl_;

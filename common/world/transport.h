@@ -112,6 +112,9 @@ class Connection {
   Result<> connect(const std::string& endpoint, const KeyPair* keys, const std::string& server_key);
   void close();  // drops what is queued; connect may follow
   void on_frame(std::function<void(std::string_view)> callback);
+  // Whether the other side can be reached: true when the handshake is through, false when the connection broke (it is tried
+  // again by itself), or when the queue is full, which for a session comes to the same. Not called for close().
+  void on_state(std::function<void(bool up)> callback);
   bool send(std::string bytes);  // false: queue full or not connected
 
  private:

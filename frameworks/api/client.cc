@@ -34,7 +34,15 @@ void Client::Impl::say_hello(Actions& out) {
   out.arm({kHelloTimer, 0, {}}, kHelloEvery);
 }
 
-void Client::Impl::leave(Actions& out, Up& up, const std::string& reason) {
+// To a master that did not lead a moment ago: cheaper than the hello. One that leads by now asks for that.
+void Client::Impl::knock(Time now, Actions& out) {
+  phase = Phase::kKnock;
+  ++hellos;
+  send(out, Heartbeat{now.wall});
+  out.arm({kHelloTimer, 0, {}}, kHelloEvery);
+}
+
+void Client::Impl::leave(Actions& out, Up& up, const std::string& reason, const MasterSearch::Next& next) {
   if (announced) {
     announced = false;
     up.emplace_back(SessionDown{reason});
@@ -44,12 +52,15 @@ void Client::Impl::leave(Actions& out, Up& up, const std::string& reason) {
   tasks.session_lost();
   phase = Phase::kWait;
   hellos = 0;
-  ++attempt;
-  out.reconnect = true;
+  knock_next = next.knock;
+  if (next.reconnect) {
+    out.reconnect = true;
+    out.leader = next.leader;
+  }
   out.disarm({kHeartbeatTimer, 0, {}});
   out.disarm({kSilenceTimer, 0, {}});
   out.disarm({kRepeatTimer, 0, {}});
-  out.arm({kHelloTimer, 0, {}}, back_off());
+  out.arm({kHelloTimer, 0, {}}, next.wait);
 }
 
 void Client::Impl::finish(Phase final_phase, Actions& out) {
@@ -71,28 +82,19 @@ void Client::Impl::say_goodbye(Actions& out) {
   out.arm({kHelloTimer, 0, {}}, kHelloEvery);
 }
 
-// Doubling, with a jitter that spreads many frameworks but needs no randomness: a hash of who we are and of the attempt.
-Duration Client::Impl::back_off() const {
-  const std::uint32_t doublings = std::min<std::uint32_t>(attempt > 0 ? attempt - 1 : 0, 10);
-  const Duration base = std::min<Duration>(Duration(kBackOffMin.count() << doublings), kBackOffMax);
-  std::uint64_t hash = 0xcbf2'9ce4'8422'2325;  // FNV-1a
-  auto mix = [&hash](std::uint64_t byte) { hash = (hash ^ byte) * 0x100'0000'01b3; };
-  for (char c : options.framework.value) mix(static_cast<unsigned char>(c));
-  for (int shift = 0; shift < 64; shift += 8) mix((incarnation.value >> shift) & 0xff);
-  for (int shift = 0; shift < 32; shift += 8) mix((attempt >> shift) & 0xff);
-  hash ^= hash >> 29;
-  const auto half = static_cast<std::uint64_t>(base.count()) / 2;
-  return Duration(static_cast<Duration::rep>(half + hash % (half + 1)));
-}
-
 void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
   switch (static_cast<Timer>(key.kind)) {
     case kHelloTimer:
       if (phase == Phase::kWait) {
-        say_hello(out);
-      } else if (phase == Phase::kHello) {
+        if (knock_next)
+          knock(now, out);
+        else
+          say_hello(out);
+      } else if (phase == Phase::kHello || phase == Phase::kKnock) {
         if (hellos >= kHellosPerMaster)
-          leave(out, up, "no answer to hello");
+          silent(out, up, "no answer to hello");
+        else if (phase == Phase::kKnock)
+          knock(now, out);
         else
           say_hello(out);
       } else if (phase == Phase::kLeaving) {
@@ -114,7 +116,7 @@ void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
       if (phase != Phase::kUp) break;
       const Duration quiet = now.mono - last_heard;
       if (quiet >= peer_timeout)
-        leave(out, up, "the master has been silent for " + format_duration(quiet));
+        silent(out, up, "the master has been silent for " + format_duration(quiet));
       else
         out.arm({kSilenceTimer, 0, {}}, peer_timeout - quiet);
       break;
@@ -160,7 +162,11 @@ void Client::Impl::welcome(Time now, const Message& message, const Welcome& body
   session_epoch = message.epoch;
   phase = Phase::kUp;
   hellos = 0;
-  attempt = 0;
+  search.found();
+  if (!body.masters.empty()) {
+    search.know(body.masters.size());
+    out.masters = body.masters;
+  }
   welcomed = now.mono;
   if (body.heartbeat > Duration{0}) heartbeat = body.heartbeat;
   if (body.peer_timeout > Duration{0}) peer_timeout = body.peer_timeout;
@@ -268,7 +274,7 @@ void Client::Impl::reconcile_round(Actions& out) {
 
 // --- Client ----------------------------------------------------------------------------------------------------------
 
-Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
 void Client::step(Time now, const Event& event, Actions& out, std::vector<SessionEvent>& up) {
@@ -281,9 +287,14 @@ void Client::step(Time now, const Event& event, Actions& out, std::vector<Sessio
   } else if (const auto* started = std::get_if<Started>(&event)) {
     if (im.phase != Impl::Phase::kNew) return;
     im.incarnation = started->incarnation;
+    im.search.start(im.incarnation);
     im.say_hello(out);
   } else if (std::holds_alternative<PeerLost>(event)) {
-    if (im.phase == Impl::Phase::kUp || im.phase == Impl::Phase::kHello) im.leave(out, up, "connection lost");
+    if (im.phase == Impl::Phase::kUp || im.phase == Impl::Phase::kHello || im.phase == Impl::Phase::kKnock) {
+      im.silent(out, up, "connection lost");
+    } else if (im.phase == Impl::Phase::kWait || im.phase == Impl::Phase::kLeaving) {
+      out.reconnect = true;  // whom we were about to ask cannot be reached: when the time comes, another is asked
+    }
   }
 }
 

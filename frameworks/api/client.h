@@ -21,6 +21,7 @@ struct ClientOptions {
   Duration failover_timeout{0};  // 0: the cluster's default
   bool watch_agents = false;
   bool manual_acks = true;  // false: every TaskUpdate is acknowledged once delivered
+  std::size_t masters = 1;  // that its driver knows
 };
 
 class Client {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/master_search.h"
 #include "frameworks/api/client.h"
 #include "frameworks/api/offer_table.h"
 #include "frameworks/api/slice_table.h"
@@ -17,9 +18,8 @@
 namespace bourse {
 
 constexpr Duration kHelloEvery = seconds(1);
-constexpr std::uint32_t kHellosPerMaster = 3;  // unanswered, then the next master is tried
-constexpr std::uint32_t kGoodbyesMax = 3;      // said, a kHelloEvery apart, until the master knows us no more
-constexpr Duration kBackOffMin = milliseconds(100), kBackOffMax = seconds(5);
+constexpr std::uint32_t kHellosPerMaster = 3;      // unanswered, then the next master is tried
+constexpr std::uint32_t kGoodbyesMax = 3;          // said, a kHelloEvery apart, until the master knows us no more
 constexpr Duration kRepeatEvery = seconds(10);     // unanswered accepts, and rounds of reconciliation
 constexpr Duration kReportWait = seconds(10);      // after a Welcome, for slices to be reported; then the master judges launches
 constexpr Duration kAckGather = milliseconds(10);  // between two acknowledgements: what comes meanwhile shares one,
@@ -31,6 +31,8 @@ constexpr std::size_t kAcceptsMax = 100'000;  // unanswered
 constexpr std::size_t kAgentsMax = 1'000'000;
 
 struct Client::Impl {
+  explicit Impl(ClientOptions o) : options(std::move(o)), search("framework " + options.framework.value, options.masters) {}
+
   using OfferTable = api::OfferTable;
   using SliceTable = api::SliceTable;
   using StatusStreams = api::StatusStreams;
@@ -38,8 +40,9 @@ struct Client::Impl {
   enum class Phase : std::uint8_t {
     kNew,
     kHello,    // hello sent, not answered
+    kKnock,    // a master that did not lead was asked whether it does now
     kUp,       // welcomed
-    kWait,     // backing off before the next hello
+    kWait,     // backing off before the next hello, or knock
     kLeaving,  // goodbye said, not known to have arrived
     kRefused,  // final
     kEnded,    // final: goodbye
@@ -61,7 +64,9 @@ struct Client::Impl {
   Phase phase = Phase::kNew;
   Epoch epoch_seen, session_epoch;
   bool announced = false;  // SessionUp was told, and no SessionDown since
-  std::uint32_t hellos = 0, attempt = 0;
+  std::uint32_t hellos = 0;
+  MasterSearch search;
+  bool knock_next = false;  // after the back-off
   Duration heartbeat = seconds(5), peer_timeout = seconds(30);
   Duration last_heard{0}, welcomed{0};
   bool sent_since_tick = false;
@@ -101,10 +106,11 @@ struct Client::Impl {
   Message make(Body body, std::string trace = {}) const;
   void send(Actions& out, Body body, std::string trace = {});
   void say_hello(Actions& out);
-  void leave(Actions& out, Up& up, const std::string& reason);
+  void knock(Time now, Actions& out);
+  void leave(Actions& out, Up& up, const std::string& reason, const MasterSearch::Next& next);
+  void silent(Actions& out, Up& up, const std::string& reason) { leave(out, up, reason, search.silent()); }
   void finish(Phase final_phase, Actions& out);
   void say_goodbye(Actions& out);
-  Duration back_off() const;
   void timer(Time now, const TimerKey& key, Actions& out, Up& up);
   void welcome(Time now, const Message& message, const Welcome& body, Actions& out, Up& up);
   void resync(Time now, Actions& out);

@@ -5,6 +5,11 @@
 namespace bourse {
 
 void Client::Impl::receive(Time now, const Message& message, Actions& out, Up& up) {
+  if (const auto* no = std::get_if<Refused>(&message.body); no != nullptr && no->not_leading) {
+    // Whatever its epoch: a follower may not have heard of the leadership that we have.
+    if (phase != Phase::kHello && phase != Phase::kKnock && phase != Phase::kUp && phase != Phase::kLeaving) return;
+    return leave(out, up, "this master does not lead: " + no->reason, search.elsewhere(*no));
+  }
   if (message.epoch < epoch_seen) return;  // a deposed leader
   epoch_seen = message.epoch;
   last_heard = now.mono;
@@ -12,6 +17,7 @@ void Client::Impl::receive(Time now, const Message& message, Actions& out, Up& u
     finish(Phase::kEnded, out);
     up.emplace_back(SessionDown{"goodbye"});
   }
+  if (phase == Phase::kKnock && std::holds_alternative<Refused>(message.body)) return say_hello(out);  // it leads: it wants a hello
   if (phase != Phase::kHello && phase != Phase::kUp) return;
   if (const auto* yes = std::get_if<Welcome>(&message.body)) return welcome(now, message, *yes, out, up);
   if (const auto* no = std::get_if<Refused>(&message.body)) return refused(*no, out, up);
@@ -48,7 +54,7 @@ void Client::Impl::refused(const Refused& body, Actions& out, Up& up) {
       up.emplace_back(SessionRefused{body.code, body.reason});
       return;
     default:
-      leave(out, up, body.reason);
+      silent(out, up, body.reason);
   }
 }
 

@@ -49,19 +49,7 @@ struct bourse_client {
   // Order matters: what is below uses what is above.
   std::unique_ptr<bourse::Reactor> reactor;
   std::unique_ptr<bourse::Context> context;
-  // As MasterLink, but silent: a library says nothing on its program's stderr.
-  struct Link {
-    std::vector<std::string> endpoints;
-    std::string server_key;
-    bourse::KeyPair keys;
-    bool has_keys = false;
-    std::size_t at = 0;
-    std::unique_ptr<bourse::Connection> connection;
-    std::uint64_t refused_frames = 0;
-    bourse::SocketLimits limits;
-    bool full = false;        // a message could not be queued: nothing is sent until the next connect()
-    std::uint64_t tried = 0;  // connects so far
-  } link;
+  std::unique_ptr<bourse::MasterLink> link;
   std::unique_ptr<bourse::Client> client;
   int wake_fd = -1;
 
@@ -76,8 +64,6 @@ struct bourse_client {
   bool readable = false;  // a deferred no-op keeps the descriptor readable
   bool idle_due = false;  // callbacks ran since `idle` was last called
 
-  bourse::Result<> connect();  // to link.endpoints[link.at]
-  void frame(std::string_view bytes);
   void log(std::string line);
   void step(const bourse::Event& event);
   void command(const bourse::SessionCommand& command);

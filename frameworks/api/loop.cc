@@ -4,7 +4,6 @@
 #include <csignal>
 #include <limits>
 
-#include "common/wire/wire.h"
 #include "common/world/log.h"
 #include "frameworks/api/handle.h"
 
@@ -28,32 +27,6 @@ int check(const bourse_client* client, bool alive) {
 
 }  // namespace bourse::capi
 
-Result<> bourse_client::connect() {
-  if (!link.connection) {
-    link.connection = std::make_unique<Connection>(*context, *reactor, link.limits);
-    link.connection->on_frame([this](std::string_view bytes) { frame(bytes); });
-  }
-  link.full = false;
-  ++link.tried;
-  link.connection->close();
-  return link.connection->connect(link.endpoints[link.at], link.has_keys ? &link.keys : nullptr, link.server_key);
-}
-
-void bourse_client::frame(std::string_view bytes) {
-  auto message = wire::decode(bytes);
-  if (!message) {
-    // At powers of two: a hostile master must not be able to fill a log.
-    if (const std::uint64_t n = ++link.refused_frames; (n & (n - 1)) == 0)
-      log(log_text(LogLevel::kWarn, "frame_refused",
-                   {{"from", link.endpoints[link.at]},
-                    {"reason", message.error().text()},
-                    {"count", std::to_string(n)},
-                    {"action", "ignoring"}}));
-    return;
-  }
-  step(Received{kMasterPeer, {}, *std::move(message)});
-}
-
 void bourse_client::log(std::string line) {
   if (callbacks.log && logs.size() < kLogsMax) logs.push_back(std::move(line));
 }
@@ -75,14 +48,7 @@ void bourse_client::command(const SessionCommand& command) {
 
 void bourse_client::execute() {
   for (SessionEvent& event : scratch) ready.push_back(std::move(event));
-  for (const Send& send : actions.sends) {
-    if (link.full || link.connection->send(wire::encode(send.message))) continue;
-    // What follows a lost message must not arrive without it: nothing more is sent, and the session begins anew.
-    link.full = true;
-    reactor->defer([this, tried = link.tried] {
-      if (link.tried == tried) step(PeerLost{kMasterPeer});
-    });
-  }
+  for (const Send& send : actions.sends) link->send(send.message);
   for (Arm& arm : actions.arms) {
     auto [it, fresh] = timers.try_emplace(arm.key, 0);
     if (!fresh) reactor->cancel(it->second);
@@ -98,11 +64,8 @@ void bourse_client::execute() {
     timers.erase(it);
   }
   for (std::string& line : actions.logs) log(std::move(line));
-  if (actions.reconnect) {
-    link.at = (link.at + 1) % link.endpoints.size();
-    if (auto connected = connect(); !connected)
-      log(log_text(LogLevel::kError, "connect_failed", {{"reason", connected.error().text()}, {"action", "retrying"}}));
-  }
+  if (!actions.masters.empty()) link->learn(actions.masters);
+  if (actions.reconnect) link->next(actions.leader);
 }
 
 void bourse_client::keep_readable() {

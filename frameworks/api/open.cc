@@ -13,8 +13,6 @@ using namespace bourse::capi;  // NOLINT
 
 namespace {
 
-constexpr std::size_t kEndpointsMax = 64;
-
 std::string text_or(const char* text, const std::string& otherwise) { return text && *text ? text : otherwise; }
 
 struct Session {
@@ -58,10 +56,15 @@ Result<Session> prepare(const bourse_client_options& in) {
   out.options.failover_timeout = Duration(in.failover_timeout);
   out.options.watch_agents = in.watch_agents != 0;
   for (const char* const* e = in.endpoints; e && *e; ++e) {
-    if (out.endpoints.size() >= kEndpointsMax)
-      return Error(Code::kLimit, "more than " + std::to_string(kEndpointsMax) + " endpoints");
-    out.endpoints.emplace_back(*e);
+    // Each may be a list itself, as in a variable of the environment: "tcp://m1:7400, tcp://m2:7400".
+    std::string_view rest = *e;
+    while (!rest.empty()) {
+      const auto end = std::min(rest.find_first_of(", \t\n"), rest.size());
+      if (end > 0) out.endpoints.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
   }
+  if (out.endpoints.size() > kMastersMax) return Error(Code::kLimit, "more than " + std::to_string(kMastersMax) + " endpoints");
   std::unique_ptr<Config> config;
   // With endpoints and a server's key given there is nothing to look up; a broken file elsewhere must not stop that.
   const bool wanted = in.config ? *in.config != '\0' : out.endpoints.empty() || (!in.server_key && !plain(out.endpoints[0]));
@@ -127,15 +130,14 @@ int bourse_client_open(const bourse_client_options* options, const bourse_callba
     c->incarnation = session->incarnation;
     c->reactor = std::make_unique<Reactor>();
     c->context = std::make_unique<Context>();
-    c->link.endpoints = session->endpoints;
-    c->link.server_key = session->server_key;
-    c->link.keys = session->keys;
-    c->link.has_keys = session->has_keys;
-    // Every endpoint is tried for form now: a typo in the third must not wait for the first two to fail.
-    for (std::size_t i = 0; i < c->link.endpoints.size(); ++i) {
-      c->link.at = c->link.endpoints.size() - 1 - i;
-      if (auto connected = c->connect(); !connected) return refuse(in, connected.error());
-    }
+    session->options.masters = session->endpoints.size();
+    // A library says nothing on its program's stderr.
+    c->link = std::make_unique<MasterLink>(*c->context, *c->reactor, session->endpoints,
+                                           session->has_keys ? &session->keys : nullptr, session->server_key);
+    c->link->on_log([c](std::string line) { c->log(std::move(line)); });
+    c->link->on_message([c](Message message) { c->step(Received{kMasterPeer, {}, std::move(message)}); });
+    c->link->on_lost([c] { c->step(PeerLost{kMasterPeer}); });
+    if (auto connected = c->link->connect(); !connected) return refuse(in, connected.error());
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake_fd < 0) return refuse(in, errno_error("eventfd"));
     c->reactor->watch(c->wake_fd, EPOLLIN, [c](std::uint32_t) {

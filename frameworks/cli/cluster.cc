@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "common/core/ids.h"
@@ -108,18 +109,72 @@ Result<std::vector<std::string>> read_agents(const std::string& dir) {
   return ids;
 }
 
-Cluster describe(const std::string& dir, std::vector<std::string> agents, const Config& config) {
+Result<std::vector<LocalMaster>> read_masters(const std::string& dir, const Config& config) {
+  if (access((dir + "/masters").c_str(), F_OK) != 0) return std::vector<LocalMaster>{{"", config.text("master", "listen"), ""}};
+  const std::string content = BOURSE_TRY(read_file(dir + "/masters", 64 * 1024));
+  std::istringstream in(content);
+  std::vector<LocalMaster> masters;
+  for (LocalMaster one; in >> one.name >> one.endpoint >> one.raft;) masters.push_back(one);
+  if (masters.empty() || masters.size() > kLocalMastersMax || !in.eof())
+    return Error(Code::kCorrupt,
+                 dir + "/masters: expected 1 to " + std::to_string(kLocalMastersMax) + " lines: NAME ENDPOINT RAFT");
+  return masters;
+}
+
+// Several masters have their ports for good, since each has those of the others on record.
+Result<std::vector<LocalMaster>> prepare_masters(const ClusterWish& wish) {
+  const bool fresh = access((wish.dir + "/bourse.conf").c_str(), F_OK) != 0;
+  const bool several = access((wish.dir + "/masters").c_str(), F_OK) == 0;
+  if (several) {
+    const Config defaults = BOURSE_TRY(Config::read("", {}));
+    auto masters = BOURSE_TRY(read_masters(wish.dir, defaults));
+    if (wish.masters > 0 && masters.size() != static_cast<std::size_t>(wish.masters))
+      return Error(Code::kInvalid,
+                   fmt::format("--masters: the cluster in {} has {}, which cannot be changed here; choose another --dir", wish.dir,
+                               masters.size()));
+    for (const LocalMaster& master : masters)
+      for (const std::string& endpoint : {master.endpoint, master.raft})
+        if (endpoint.starts_with("tcp://127.0.0.1:") && !port_is_free(std::atoi(endpoint.c_str() + 16)))
+          return Error(Code::kBusy, fmt::format("{} of master {} is in use by another program", endpoint, master.name));
+    return masters;
+  }
+  if (wish.masters <= 1) return std::vector<LocalMaster>();
+  if (!fresh)
+    return Error(Code::kInvalid,
+                 fmt::format("--masters: the cluster in {} has 1, which cannot be changed here; choose another --dir", wish.dir));
+  for (const std::string& o : wish.overrides)
+    if (o.starts_with("master.listen=") || o.starts_with("cluster.masters="))
+      return Error(Code::kInvalid, "--set " + o.substr(0, o.find('=')) + ": with several masters each has its own, chosen here");
+  std::vector<LocalMaster> masters;
+  std::set<int> used;
+  const auto endpoint = [&used]() -> Result<std::string> {
+    while (true) {
+      const int port = BOURSE_TRY(free_port());
+      if (used.insert(port).second) return fmt::format("tcp://127.0.0.1:{}", port);
+    }
+  };
+  std::string list;
+  for (int i = 1; i <= wish.masters; ++i) {
+    LocalMaster master{"m" + std::to_string(i), BOURSE_TRY(endpoint()), BOURSE_TRY(endpoint())};
+    list += master.name + " " + master.endpoint + " " + master.raft + "\n";
+    masters.push_back(std::move(master));
+  }
+  BOURSE_TRY(write_file(wish.dir + "/masters", list, 0644));
+  return masters;
+}
+
+Cluster describe(const std::string& dir, std::vector<LocalMaster> masters, std::vector<std::string> agents, const Config& config) {
   Cluster cluster;
   cluster.dir = dir;
+  cluster.masters = std::move(masters);
   cluster.agents = std::move(agents);
   cluster.framework = config.text("batch", "framework");
   cluster.cgroup_prefix = config.text("agent", "cgroup_root") + "-" + sha256_hex(dir).substr(0, 8);
-  cluster.endpoint = config.text("master", "listen");
   cluster.console = !config.text("console", "listen").empty();
   return cluster;
 }
 
-Result<> write_config(const ClusterWish& wish, Config& config) {
+Result<> write_config(const ClusterWish& wish, const std::vector<LocalMaster>& masters, Config& config) {
   const std::string path = wish.dir + "/bourse.conf";
   const bool fresh = access(path.c_str(), F_OK) != 0;
   std::vector<std::string> overrides;
@@ -128,12 +183,15 @@ Result<> write_config(const ClusterWish& wish, Config& config) {
   const bool set_by_hand = std::any_of(wish.overrides.begin(), wish.overrides.end(),
                                        [](const std::string& o) { return o.starts_with("master.listen="); });
   const int port = listen.starts_with("tcp://127.0.0.1:") ? std::atoi(listen.c_str() + 16) : -1;
-  const bool choose = !set_by_hand && ((fresh && listen == kDefaultListen) || (port > 0 && !port_is_free(port)) || port == 0);
+  const bool choose =
+      masters.empty() && !set_by_hand && ((fresh && listen == kDefaultListen) || (port > 0 && !port_is_free(port)) || port == 0);
   if (choose) overrides.push_back(fmt::format("master.listen=tcp://127.0.0.1:{}", BOURSE_TRY(free_port())));
   overrides.insert(overrides.end(), wish.overrides.begin(), wish.overrides.end());
   if (choose || set_by_hand || fresh) {
     const Config chosen = BOURSE_TRY(Config::read(fresh ? "" : path, overrides));
-    overrides.push_back("cluster.masters=" + chosen.text("master", "listen"));
+    std::string all = masters.empty() ? chosen.text("master", "listen") : "";
+    for (const LocalMaster& master : masters) all += (all.empty() ? "" : ",") + master.endpoint;
+    overrides.push_back("cluster.masters=" + all);
   }
   if (!fresh && overrides.empty()) return {};
   config = BOURSE_TRY(Config::read(fresh ? "" : path, overrides));
@@ -189,7 +247,7 @@ Result<std::string> cluster_directory(const std::string& option) {
 Result<Cluster> load_cluster(const std::string& dir) {
   if (access((dir + "/bourse.conf").c_str(), F_OK) != 0) return Error(Code::kNotFound, "there is no cluster in " + dir);
   const Config config = BOURSE_TRY(Config::read(dir + "/bourse.conf", {}));
-  return describe(dir, BOURSE_TRY(read_agents(dir)), config);
+  return describe(dir, BOURSE_TRY(read_masters(dir, config)), BOURSE_TRY(read_agents(dir)), config);
 }
 
 Result<Cluster> prepare_cluster(const ClusterWish& wish) {
@@ -198,7 +256,9 @@ Result<Cluster> prepare_cluster(const ClusterWish& wish) {
   // Users' scripts are executed from below it; what is secret there has its own mode.
   BOURSE_TRY(make_directories(wish.dir + "/state", 0711));
   Config config = BOURSE_TRY(Config::read("", {}));
-  BOURSE_TRY(write_config(wish, config));
+  std::vector<LocalMaster> masters = BOURSE_TRY(prepare_masters(wish));
+  BOURSE_TRY(write_config(wish, masters, config));
+  if (masters.empty()) masters = BOURSE_TRY(read_masters(wish.dir, config));
 
   std::vector<std::string> agents;
   if (wish.agents == 0 && access((wish.dir + "/agents").c_str(), F_OK) == 0) agents = BOURSE_TRY(read_agents(wish.dir));
@@ -211,7 +271,7 @@ Result<Cluster> prepare_cluster(const ClusterWish& wish) {
   for (const std::string& id : agents) list += id + "\n";
   BOURSE_TRY(write_file(wish.dir + "/agents", list));
 
-  const Cluster cluster = describe(wish.dir, std::move(agents), config);
+  const Cluster cluster = describe(wish.dir, std::move(masters), std::move(agents), config);
   const std::string keys = wish.dir + "/keys";
   BOURSE_TRY(ensure_key(keys, "master"));
   BOURSE_TRY(ensure_key(keys, key_file_name("operator:" + user_name())));
@@ -355,7 +415,9 @@ Result<> end_cluster(const Cluster& cluster, Duration timeout) {
 }
 
 std::string last_words(const Cluster& cluster, std::size_t lines) {
-  std::vector<std::string> programs = {"supervisor", "master", "batch"};
+  std::vector<std::string> programs = {"supervisor"};
+  for (const LocalMaster& master : cluster.masters) programs.push_back(master.program());
+  programs.emplace_back("batch");
   for (const std::string& id : cluster.agents) programs.push_back("agent-" + id);
   std::string out;
   for (const std::string& program : programs) {

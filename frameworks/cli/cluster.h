@@ -1,6 +1,7 @@
 // A cluster on this machine, in one directory: what `bourse up` makes and `bourse down` ends.
 //
 // DIR/bourse.conf  its configuration        DIR/keys   everybody's keys       DIR/agents  ids of its agents, one a line
+// DIR/masters      where there are several: name, endpoint for everybody, endpoint for the other masters, a line each
 // DIR/run          sockets, the supervisor  DIR/state  of each program        DIR/log     of each program
 //
 // The supervisor holds a lock on DIR/run/supervisor.lock as long as it lives and has its pid in it: that is how a running
@@ -18,15 +19,23 @@
 namespace bourse::cli {
 
 constexpr int kLocalAgentsMax = 64;
+constexpr int kLocalMastersMax = 7;
 constexpr std::size_t kDirectoryBytesMax = 70;  // sockets lie below it, and a socket's path has at most 107 characters
 
+struct LocalMaster {
+  std::string name;      // "m1", ...; empty where there is only one
+  std::string endpoint;  // for agents, frameworks and tools
+  std::string raft;      // for the other masters
+  [[nodiscard]] std::string program() const { return name.empty() ? "master" : "master-" + name; }  // its log and state directory
+};
+
 struct Cluster {
-  std::string dir;                  // absolute
-  std::vector<std::string> agents;  // ids
-  std::string framework;            // the batch framework's name
-  std::string cgroup_prefix;        // agent ID's cgroups lie below PREFIX-ID; holds a hash of dir
-  std::string endpoint;             // of the master
-  bool console = false;             // it has one
+  std::string dir;                   // absolute
+  std::vector<LocalMaster> masters;  // one at least
+  std::vector<std::string> agents;   // ids
+  std::string framework;             // the batch framework's name
+  std::string cgroup_prefix;         // agent ID's cgroups lie below PREFIX-ID; holds a hash of dir
+  bool console = false;              // it has one
 
   [[nodiscard]] std::string agent_state(const std::string& id) const;
   [[nodiscard]] std::string cgroup_root(const std::string& id) const;
@@ -40,7 +49,8 @@ Result<Cluster> load_cluster(const std::string& dir);  // kNotFound: there is no
 
 struct ClusterWish {
   std::string dir;
-  int agents = 0;  // 0: as many as it has; 1 for a new one
+  int agents = 0;   // 0: as many as it has; 1 for a new one
+  int masters = 0;  // the same; it cannot be changed later
   std::vector<std::string> overrides;
 };
 // Makes directories, keys and configuration, or brings those that are there up to the wish. Not while it runs.

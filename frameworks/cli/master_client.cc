@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -16,7 +17,8 @@ namespace bourse::cli {
 namespace {
 
 constexpr Duration kHelloAgain = seconds(1);
-constexpr Duration kNextMaster = seconds(2);
+constexpr Duration kNextMaster = seconds(2);       // after so long without an answer
+constexpr Duration kElection = milliseconds(200);  // between two questions whether there is a leader by now
 
 std::string user_name() {
   const passwd* entry = getpwuid(getuid());  // NOLINT(concurrency-mt-unsafe)
@@ -47,19 +49,26 @@ std::string find_key(const std::string& directory, const std::string& own) {
 struct MasterClient::Impl {
   Reactor reactor;
   Context context;
+  ToolKeys keys;
   std::unique_ptr<MasterLink> link;
-  std::vector<std::string> endpoints;
   std::optional<Welcome> welcome;
   std::optional<Refused> refused;
   std::optional<StatusReply> reply;
   std::optional<OperatorReply> operator_reply;
+  bool lost = false;
+  std::map<std::string, std::string> found;  // endpoint -> what it did instead of welcoming us
   Epoch epoch;
   std::uint64_t tag = 0;
 
   void receive(Message message) {
-    epoch = std::max(epoch, message.epoch);
+    if (auto* r = std::get_if<Refused>(&message.body)) {
+      if (!r->not_leading && message.epoch < epoch) return;
+      refused = std::move(*r);
+      return;
+    }
+    if (message.epoch < epoch) return;  // of a leader that another has followed
+    epoch = message.epoch;
     if (auto* w = std::get_if<Welcome>(&message.body)) welcome = std::move(*w);
-    if (auto* r = std::get_if<Refused>(&message.body)) refused = std::move(*r);
     if (auto* r = std::get_if<StatusReply>(&message.body); r != nullptr && r->tag == tag) reply = std::move(*r);
     if (auto* r = std::get_if<OperatorReply>(&message.body); r != nullptr && r->tag == tag) operator_reply = std::move(*r);
   }
@@ -82,29 +91,88 @@ struct MasterClient::Impl {
     return true;
   }
 
-  [[nodiscard]] std::string where() const {
-    std::string text;
-    for (const std::string& endpoint : endpoints) text += (text.empty() ? "" : ", ") + endpoint;
-    return text;
+  [[nodiscard]] std::string where() const { return link->endpoint(); }
+
+  [[nodiscard]] Error nobody() const {
+    if (link->endpoints().size() == 1 && found.empty())
+      return Error(Code::kTimeout, "no master answers at " + where() + "; is the cluster up (`bourse up`), and BOURSE_DIR right?");
+    std::string text = "no master leads:";
+    for (const std::string& endpoint : link->endpoints()) {
+      const auto at = found.find(endpoint);
+      text += (text.back() == ':' ? " " : "; ") + endpoint + (at == found.end() ? " was not asked" : " " + at->second);
+    }
+    return Error(Code::kTimeout, text);
   }
 
+  void go(const std::string& leader) {
+    link->next(leader);
+    refused.reset();
+    lost = false;
+  }
+
+  // Until a master has welcomed us: where one names the leader, there; else to the next, for as long as there is time.
   Result<> hello(Duration timeout) {
     const Duration end = real_time().mono + timeout;
-    Duration next = real_time().mono + kNextMaster;
-    while (!welcome) {
+    const auto left = [end] { return std::max(end - real_time().mono, Duration{0}); };
+    Duration since = real_time().mono;  // that we have been asking this one
+    welcome.reset();
+    refused.reset();
+    while (true) {
       say(ReaderHello{kProtocolVersion, user_name()});
-      wait(std::min(kHelloAgain, std::max(end - real_time().mono, Duration{0})), [this] { return welcome || refused; });
-      if (refused) return Error(refused->code, "the master refuses us: " + refused->reason);
+      wait(std::min(kHelloAgain, left()), [this] { return welcome || refused || lost; });
       if (welcome) break;
-      if (real_time().mono >= end)
-        return Error(Code::kTimeout,
-                     "no master answers at " + where() + "; is the cluster up (`bourse up`), and BOURSE_DIR right?");
-      if (endpoints.size() > 1 && real_time().mono >= next) {
-        next = real_time().mono + kNextMaster;
-        link->next();
+      if (refused && !refused->not_leading) return Error(refused->code, "the master refuses us: " + refused->reason);
+      if (refused) {
+        found[where()] = "stands by: " + refused->reason;
+      } else if (lost || real_time().mono - since >= kNextMaster || left() <= Duration{0}) {
+        found[where()] = "does not answer";
+      }
+      if (left() <= Duration{0}) return nobody();
+      const bool silent = lost || real_time().mono - since >= kNextMaster;
+      if (refused) {
+        const std::string leader = refused->leader;
+        // Named before and found silent: it may be dead without the others' having noticed, and they will.
+        const bool again = leader.empty() || (found.contains(leader) && found[leader] == "does not answer");
+        if (again) wait(std::min(kElection, left()), [] { return false; });
+        go(again ? "" : leader);
+        since = real_time().mono;
+      } else if (silent && link->endpoints().size() > 1) {
+        go("");
+        since = real_time().mono;
+      } else if (lost) {
+        wait(std::min(kElection, left()), [] { return false; });
+        go("");
       }
     }
+    if (!welcome->masters.empty()) link->learn(welcome->masters);
+    found.clear();
     return {};
+  }
+
+  // Asks until `answered`, also the leader's successor where `again`: a question that changes nothing, or one that was refused.
+  template <class Answered>
+  Result<> ask(const Body& body, Duration timeout, bool again, Answered answered) {
+    const Duration end = real_time().mono + timeout;
+    while (true) {
+      refused.reset();
+      lost = false;
+      say(body);
+      const bool heard = wait(std::max(end - real_time().mono, Duration{0}), [&] { return answered() || refused || lost; });
+      if (answered()) return {};
+      const bool moved = refused && (refused->not_leading || refused->code == Code::kGone);
+      if (refused && !moved) return Error(refused->code, "the master refuses us: " + refused->reason);
+      if (!heard || (lost && !again)) {
+        return Error(Code::kTimeout,
+                     "the master at " + where() + " did not answer" + (again ? "" : "; it may or may not have done it"));
+      }
+      const Duration left = std::max(end - real_time().mono, Duration{0});
+      if (moved && refused->code == Code::kGone) {
+        BOURSE_TRY(hello(left));  // it was restarted, or has been deposed and leads again
+        continue;
+      }
+      go(moved ? refused->leader : "");
+      BOURSE_TRY(hello(left));
+    }
   }
 };
 
@@ -132,13 +200,15 @@ Result<std::unique_ptr<MasterClient>> MasterClient::open(Duration timeout) {
   const Config config = BOURSE_TRY(Config::read(places.config, {}));
   std::unique_ptr<MasterClient> client(new MasterClient());
   Impl& im = *client->impl_;
-  im.endpoints = config.list("cluster", "masters");
-  if (im.endpoints.empty()) return Error(Code::kInvalid, places.config + ": cluster.masters is empty");
+  const std::vector<std::string> masters = config.list("cluster", "masters");
+  if (masters.empty()) return Error(Code::kInvalid, places.config + ": cluster.masters is empty");
   const std::string named = config.text("cluster", "keys");
   const std::string directory = named.empty() ? places.keys : named;
-  const ToolKeys tool = BOURSE_TRY(tool_keys(config, directory, "operator:" + user_name()));
-  im.link = std::make_unique<MasterLink>(im.context, im.reactor, im.endpoints, tool.keys ? &*tool.keys : nullptr, tool.server_key);
+  im.keys = BOURSE_TRY(tool_keys(config, directory, "operator:" + user_name()));
+  im.link =
+      std::make_unique<MasterLink>(im.context, im.reactor, masters, im.keys.keys ? &*im.keys.keys : nullptr, im.keys.server_key);
   im.link->on_message([&im](Message message) { im.receive(std::move(message)); });
+  im.link->on_lost([&im] { im.lost = true; });
   BOURSE_TRY(im.link->connect());
   BOURSE_TRY(im.hello(timeout));
   return client;
@@ -149,11 +219,7 @@ Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& wh
   std::vector<StatusReply::Row> rows;
   for (bool more = true; more;) {
     im.reply.reset();
-    im.refused.reset();
-    im.say(StatusQuery{++im.tag, what, after, 0});
-    if (!im.wait(timeout, [&im] { return im.reply || im.refused; }))
-      return Error(Code::kTimeout, "the master at " + im.where() + " did not answer");
-    if (im.refused) return Error(im.refused->code, "the master refuses us: " + im.refused->reason);
+    BOURSE_TRY(im.ask(StatusQuery{++im.tag, what, after, 0}, timeout, true, [&im] { return im.reply.has_value(); }));
     if (im.reply->code != Code::kOk) return Error(im.reply->code, im.reply->reason);
     more = im.reply->more && !im.reply->rows.empty();
     for (auto& row : im.reply->rows) rows.push_back(std::move(row));
@@ -166,18 +232,55 @@ Result<> MasterClient::act(const std::string& action, const std::string& target,
                            std::vector<std::pair<std::string, std::string>> parameters, Duration timeout) {
   Impl& im = *impl_;
   im.operator_reply.reset();
-  im.refused.reset();
-  im.say(OperatorAction{++im.tag, action, target, reason, std::move(parameters)});
-  if (!im.wait(timeout, [&im] { return im.operator_reply || im.refused; }))
-    return Error(Code::kTimeout, "the master at " + im.where() + " did not answer; it may or may not have done it");
-  if (im.refused) return Error(im.refused->code, "the master refuses us: " + im.refused->reason);
+  BOURSE_TRY(im.ask(OperatorAction{++im.tag, action, target, reason, std::move(parameters)}, timeout, false,
+                    [&im] { return im.operator_reply.has_value(); }));
   if (im.operator_reply->code != Code::kOk) return Error(im.operator_reply->code, im.operator_reply->reason);
   return {};
 }
 
+std::vector<MasterClient::MasterState> MasterClient::masters(Duration timeout) {
+  Impl& im = *impl_;
+  std::vector<MasterState> all;
+  std::vector<std::unique_ptr<MasterLink>> links;
+  for (const std::string& endpoint : im.link->endpoints()) all.push_back({endpoint, "", "", {}});
+  for (MasterState& master : all) {
+    links.push_back(std::make_unique<MasterLink>(im.context, im.reactor, std::vector<std::string>{master.endpoint},
+                                                 im.keys.keys ? &*im.keys.keys : nullptr, im.keys.server_key));
+    links.back()->on_message([&master](const Message& message) {
+      if (std::holds_alternative<Welcome>(message.body)) {
+        master.state = "leader";
+        master.epoch = message.epoch;
+      } else if (const auto* no = std::get_if<Refused>(&message.body)) {
+        master.state = no->not_leading ? "standby" : "refuses";
+        master.reason = no->reason;
+      }
+    });
+    if (Result<> opened = links.back()->connect(); !opened) {
+      master.state = "unreachable";
+      master.reason = opened.error().text();
+      continue;
+    }
+    Message hello;
+    hello.epoch = im.epoch;
+    hello.body = ReaderHello{kProtocolVersion, user_name()};
+    links.back()->send(hello);
+  }
+  im.wait(timeout, [&all] { return std::none_of(all.begin(), all.end(), [](const MasterState& m) { return m.state.empty(); }); });
+  Epoch newest = im.epoch;
+  for (const MasterState& master : all) newest = std::max(newest, master.epoch);
+  for (MasterState& master : all) {
+    if (master.state.empty()) {
+      master.state = "unreachable";
+      master.reason = "no answer within " + format_duration(timeout);
+    }
+    if (master.state == "leader" && master.epoch < newest) master.state = "deposed";
+  }
+  return all;
+}
+
 Epoch MasterClient::epoch() const { return impl_->epoch; }
 const std::string& MasterClient::cluster() const { return impl_->welcome->cluster; }
-const std::vector<std::string>& MasterClient::endpoints() const { return impl_->endpoints; }
+const std::vector<std::string>& MasterClient::endpoints() const { return impl_->link->endpoints(); }
 
 std::string field(const StatusReply::Row& row, std::string_view name) {
   for (const auto& [key, value] : row.fields)

@@ -24,7 +24,8 @@ Result<ToolKeys> tool_keys(const Config& config, const std::string& directory, c
 class MasterClient {
  public:
   // The cluster is found as everywhere: BOURSE_DIR, then the system's places. The key is KEYS/operator=USER, else the first
-  // operator=* or reader=* there that we can read; none is fine on a cluster without keys. kTimeout: no master answers.
+  // operator=* or reader=* there that we can read; none is fine on a cluster without keys. kTimeout: no master that leads was found;
+  // the text says what each of them did.
   static Result<std::unique_ptr<MasterClient>> open(Duration timeout = seconds(5));
   ~MasterClient();
   MasterClient(const MasterClient&) = delete;
@@ -38,6 +39,15 @@ class MasterClient {
   [[nodiscard]] Epoch epoch() const;
   [[nodiscard]] const std::string& cluster() const;
   [[nodiscard]] const std::vector<std::string>& endpoints() const;
+
+  // Every master that is known, and what it says of itself; each is asked, all at once.
+  struct MasterState {
+    std::string endpoint;
+    std::string state;   // "leader", "standby", "deposed" (thinks that it leads, under an older epoch), "refuses", "unreachable"
+    std::string reason;  // in its words
+    Epoch epoch;         // leader, deposed
+  };
+  std::vector<MasterState> masters(Duration timeout = seconds(2));
 
  private:
   MasterClient();

@@ -248,6 +248,7 @@ int status_main(int argc, char** argv) {
   const auto frameworks = (*client)->status("frameworks");
   if (!frameworks) return failed(program, frameworks.error());
   if (cluster->empty()) return complain(program, Error(Code::kCorrupt, "the master says nothing of itself"));
+  const auto masters = (*client)->masters();
   const Row& leader = cluster->front();
   const std::string endpoint = field(leader, "endpoint"), console = console_url(Places::find().run);
   if (json) {
@@ -255,13 +256,20 @@ int status_main(int argc, char** argv) {
     for (const auto& [name, value] : leader.fields)
       if (name != "cluster" && name != "pid" && name != "endpoint" && name != "epoch")
         counters.emplace_back(name, is_whole(value) ? value : json_quote(value));
-    const std::string master = json_object({{"endpoint", json_quote(endpoint)}, {"state", json_quote("leader")}});
+    std::string list;
+    for (const auto& master : masters) {
+      std::vector<std::pair<std::string, std::string>> fields = {{"endpoint", json_quote(master.endpoint)},
+                                                                 {"state", json_quote(master.state)}};
+      if (master.epoch.value != 0) fields.emplace_back("epoch", std::to_string(master.epoch.value));
+      if (!master.reason.empty()) fields.emplace_back("reason", json_quote(master.reason));
+      list += (list.empty() ? "" : ", ") + json_object(fields);
+    }
     std::vector<std::pair<std::string, std::string>> members = {
         {"cluster", json_quote(field(leader, "cluster"))},
         {"leader",
          json_object({{"pid", field(leader, "pid")}, {"endpoint", json_quote(endpoint)}, {"epoch", field(leader, "epoch")}})},
         {"epoch", field(leader, "epoch")},
-        {"masters", "[" + master + "]"},
+        {"masters", "[" + list + "]"},
         {"agents", json_list(*agents)},
         {"frameworks", json_list(*frameworks)},
         {"counters", json_object(counters)}};
@@ -274,7 +282,11 @@ int status_main(int argc, char** argv) {
   };
   fmt::print("cluster     {}\n", field(leader, "cluster"));
   fmt::print("leader      {} (pid {}, epoch {})\n", endpoint, field(leader, "pid"), field(leader, "epoch"));
-  fmt::print("masters     1\n");
+  fmt::print("masters     {}\n", masters.size());
+  for (const auto& master : masters)
+    if (master.state != "leader")
+      fmt::print("            {} is {}{}\n", master.endpoint, master.state == "standby" ? "a standby" : master.state,
+                 master.state == "standby" || master.reason.empty() ? "" : ": " + master.reason);
   if (!console.empty()) fmt::print("console     {}\n", console);
   fmt::print("agents      {} of {} up\n", count(*agents, "up"), agents->size());
   for (const Row& row : *agents)

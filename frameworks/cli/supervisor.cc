@@ -58,7 +58,16 @@ class Supervisor {
   Supervisor(const Cluster& cluster, int ready_fd) : cluster_(cluster), ready_fd_(ready_fd) {
     const std::string bin = own_directory();
     const std::string config = cluster.dir + "/bourse.conf";
-    add("master", 0, {program(bin, "bourse-master"), "--config", config});
+    for (const LocalMaster& master : cluster.masters) {
+      std::vector<std::string> argv = {program(bin, "bourse-master"), "--config", config};
+      if (!master.name.empty()) {
+        argv.insert(argv.end(),
+                    {"--state", cluster.dir + "/state/" + master.program(), "--set", "master.listen=" + master.endpoint});
+        const std::vector<std::string> group = of_group(cluster, master);
+        argv.insert(argv.end(), group.begin(), group.end());
+      }
+      add(master.program(), 0, std::move(argv));
+    }
     for (const std::string& id : cluster.agents) {
       std::string name = "agent-" + id;
       std::replace(name.begin(), name.end(), '/', '_');
@@ -76,7 +85,7 @@ class Supervisor {
     for (const int signal : {SIGTERM, SIGINT, SIGQUIT}) reactor_.on_signal(signal, [this] { end("asked to"); });
     reactor_.on_signal(SIGHUP, [this] {
       for (const auto& p : programs_)
-        if (p->pid > 0 && p->ready && (p->name == "master" || p->name == "batch")) kill(p->pid, SIGHUP);
+        if (p->pid > 0 && p->ready && (p->name.starts_with("master") || p->name == "batch")) kill(p->pid, SIGHUP);
     });
     start_stage(0);
     reactor_.run();
@@ -84,6 +93,13 @@ class Supervisor {
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
  private:
+  // What a master needs to know of the group with which it replicates the registry.
+  static std::vector<std::string> of_group(const Cluster& cluster, const LocalMaster& master) {
+    std::string peers;
+    for (const LocalMaster& one : cluster.masters) peers += (peers.empty() ? "" : ",") + one.name + "=" + one.raft;
+    return {"--set", "master.name=" + master.name, "--set", "master.raft=" + master.raft, "--set", "master.peers=" + peers};
+  }
+
   static std::string program(const std::string& bin, const std::string& name) {
     // Beside us, or where make install puts daemons.
     const std::string beside = bin + "/" + name;
@@ -164,7 +180,7 @@ class Supervisor {
     announced_ = true;
     announce_ready(ready_fd_);
     ready_fd_ = -1;
-    log_event(LogLevel::kInfo, "cluster_ready", {{"endpoint", cluster_.endpoint}});
+    log_event(LogLevel::kInfo, "cluster_ready", {{"endpoint", cluster_.masters.front().endpoint}});
   }
 
   void on_exit(Program& p, int status) {

@@ -29,7 +29,9 @@ std::string export_line(const std::string& dir) {
 
 void welcome(const Cluster& cluster) {
   const std::size_t n = cluster.agents.size();
-  fmt::print("The cluster in {} is up: master at {}, {} agent{}, batch.\n", cluster.dir, cluster.endpoint, n, n == 1 ? "" : "s");
+  std::string masters = "master at " + cluster.masters.front().endpoint;
+  if (cluster.masters.size() > 1) masters = std::to_string(cluster.masters.size()) + " masters";
+  fmt::print("The cluster in {} is up: {}, {} agent{}, batch.\n", cluster.dir, masters, n, n == 1 ? "" : "s");
   if (n > 1)
     fmt::print(
         "The {} agents are all on this machine: each offers its {} hardware threads, so work on several of them shares them.\n", n,
@@ -45,18 +47,25 @@ int up_main(int argc, char** argv) {
   const std::string program = "bourse up";
   ClusterWish wish;
   std::string dir, timeout_text = "30s";
-  int masters = 1;
   CommandLine app("Starts a cluster on this machine, to keep, and returns when it is ready.", program);
   app.option("--dir", dir, "Its directory (default: $BOURSE_DIR, else ~/.bourse)");
   app.option("--agents", wish.agents, "Agents, all on this machine (default: as before, else 1)").between(1, kLocalAgentsMax);
-  app.option("--masters", masters, "Masters").between(1, 7);
+  app.option("--masters", wish.masters,
+             "Masters that take over from each other, an odd number; only for a new cluster (default: 1)")
+      .between(1, kLocalMastersMax);
   app.option("--set", wish.overrides, "section.key=value, kept in its bourse.conf").one_each();
   app.option("--timeout", timeout_text, "How long it may take until all is ready (default: 30s)");
   if (const int status = app.parse(argc, argv); status >= 0) return status;
-  if (masters > 1) {
+  if (wish.masters > 1) {  // RAFT
     return complain(
         program, Error(Code::kUnsupported, "--masters: this version has one master; it recovers from its log when it is restarted"),
         2);
+  }
+  if (wish.masters > 1 && wish.masters % 2 == 0) {
+    return complain(program,
+                    Error(Code::kInvalid, fmt::format("--masters: {} can lose no more of them than {}; choose an odd number",
+                                                      wish.masters, wish.masters - 1)),
+                    2);
   }
   const auto timeout = timeout_of(timeout_text);
   if (!timeout) return complain(program, Error(timeout.error()).add("--timeout"), 2);
@@ -67,8 +76,8 @@ int up_main(int argc, char** argv) {
   const auto running = supervisor_of(wish.dir);
   if (running) {
     fmt::print("The cluster in {} is running already (supervisor pid {}).\n", wish.dir, *running);
-    if (wish.agents > 0 || !wish.overrides.empty())
-      fmt::print("--agents and --set were not looked at; they need `bourse down' first.\n");
+    if (wish.agents > 0 || wish.masters > 0 || !wish.overrides.empty())
+      fmt::print("--agents, --masters and --set were not looked at; they need `bourse down' first.\n");
     return 0;
   }
   if (running.error().code() != Code::kNotFound) return complain(program, running.error());

@@ -53,9 +53,11 @@ class Console {
     const auto masters = config.list("cluster", "masters");
     if (masters.empty()) return Error(Code::kInvalid, "cluster.masters names no master");
     link_.emplace(context_, reactor_, masters, tool.keys ? &*tool.keys : nullptr, tool.server_key);
-    poller_.emplace(kIdentity, interval_,
-                    Poller::Hooks{[this](Body body) { send(std::move(body)); }, [this] { link_->next(); },
-                                  [this] { history_.add(poller_->view(), jobs()); }});
+    poller_.emplace(
+        kIdentity, interval_,
+        Poller::Hooks{[this](Body body) { send(std::move(body)); }, [this](const std::string& leader) { link_->next(leader); },
+                      [this] { history_.add(poller_->view(), jobs()); },
+                      [this](const std::vector<std::string>& all) { link_->learn(all); }});
     link_->on_message([this](Message message) {
       poller_->receive(real_time(), std::move(message));
       plan();

@@ -29,7 +29,7 @@ void Poller::seek(const Time& now, const std::string& why, Duration after) {
 
 void Poller::lost(const Time& now) {
   hellos_ = 0;
-  hooks_.next_master();
+  hooks_.next_master({});
   seek(now, "the connection to the master was lost", kHelloAgain);
 }
 
@@ -39,7 +39,7 @@ Duration Poller::turn(const Time& now) {
     case State::kHello:
       if (hellos_ >= kHellosEach) {
         hellos_ = 0;
-        hooks_.next_master();
+        hooks_.next_master({});
         if (error_.empty()) error_ = "no master answers";
       }
       ++hellos_;
@@ -58,6 +58,11 @@ Duration Poller::turn(const Time& now) {
 }
 
 void Poller::receive(const Time& now, Message message) {
+  if (const auto* no = std::get_if<Refused>(&message.body); no != nullptr && no->not_leading) {  // whatever its epoch
+    hellos_ = 0;
+    hooks_.next_master(no->leader);
+    return seek(now, "the master does not lead: " + no->reason, no->leader.empty() ? kHelloAgain : Duration{0});
+  }
   if (message.epoch < epoch_) return;  // a leader of the past
   const bool known = state_ != State::kHello;
   // See "One view": rows of two leaders are not mixed.
@@ -66,6 +71,7 @@ void Poller::receive(const Time& now, Message message) {
   epoch_ = message.epoch;
   if (const auto* welcome = std::get_if<Welcome>(&message.body); welcome != nullptr && state_ == State::kHello) {
     cluster_ = welcome->cluster;
+    if (!welcome->masters.empty() && hooks_.masters) hooks_.masters(welcome->masters);
     hellos_ = 0;
     error_.clear();
     state_ = State::kIdle;

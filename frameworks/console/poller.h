@@ -34,8 +34,9 @@ class Poller {
  public:
   struct Hooks {
     std::function<void(Body)> send;
-    std::function<void()> next_master;  // leave this one
-    std::function<void()> on_view;      // view() is a new one
+    std::function<void(const std::string& leader)> next_master;        // leave this one; for the one named, else the next
+    std::function<void()> on_view;                                     // view() is a new one
+    std::function<void(const std::vector<std::string>& all)> masters;  // that there are
   };
   Poller(std::string name, Duration interval, Hooks hooks);
 

@@ -98,6 +98,91 @@ TEST_F(AgentTest, WaitsHalfAMinuteAfterADenial) {
   EXPECT_NE(rig.logs.back().find("error"), std::string::npos);
 }
 
+Refused stands_by(const std::string& leader = "") { return {Code::kBusy, "does not lead", true, leader}; }
+
+TEST_F(AgentTest, GoesToTheLeaderThatAMasterNamesWhateverItsEpoch) {
+  rig.start();
+  rig.clear();
+  rig.say(Epoch(3), stands_by("tcp://m2:7400"));  // it was deposed, and has missed our leadership
+  EXPECT_TRUE(rig.reconnected);
+  EXPECT_EQ(rig.went_to, "tcp://m2:7400");
+  EXPECT_TRUE(rig.all<AgentHello>().empty()) << "not all agents in the same moment";
+  rig.pass(milliseconds(100));
+  EXPECT_EQ(rig.all<AgentHello>().size(), 1u);
+  EXPECT_EQ(rig.agent->view().epoch_seen, Epoch(7)) << "a master that does not lead has no epoch";
+  rig.say(Epoch(9), Welcome{kProtocolVersion, "c1", seconds(2), seconds(6), {}, {"tcp://m1:7400", "tcp://m2:7400"}});
+  EXPECT_EQ(rig.masters, (std::vector<std::string>{"tcp://m1:7400", "tcp://m2:7400"}));
+  EXPECT_EQ(rig.agent->view().epoch_seen, Epoch(9));
+}
+
+TEST_F(AgentTest, KnocksWhileNobodyLeadsAndSaysHelloOnlyToTheLeader) {
+  rig.start();
+  given_running("1.0.1");
+  rig.clear();
+  rig.say(stands_by());
+  rig.process_ends(task_key("1.0.1"), 0);
+  rig.pass(milliseconds(700));
+  EXPECT_EQ(rig.all<Heartbeat>().size(), 1u);
+  EXPECT_EQ(rig.sent.size(), 1u) << "neither hello nor status goes to a master that does not lead";
+  rig.say(Refused{Code::kGone, "say hello first"});
+  EXPECT_EQ(rig.all<AgentHello>().size(), 1u);
+  rig.say(Welcome{kProtocolVersion, "c1", seconds(5), seconds(30), {}});
+  EXPECT_EQ(rig.states("1.0.1").back(), S::kExited);
+}
+
+TEST_F(AgentTest, LeavesAMasterThatAcceptsAndSaysNothing) {
+  rig.start();
+  rig.clear();
+  rig.say(stands_by("tcp://m2:7400"));
+  rig.reconnected = false;
+  rig.pass(seconds(6));
+  EXPECT_TRUE(rig.reconnected);
+  EXPECT_EQ(rig.went_to, "");
+}
+
+TEST_F(AgentTest, WhoCannotBeReachedIsPassedOverDuringTheWait) {
+  rig.start();
+  rig.say(stands_by("tcp://m2:7400"));
+  rig.reconnected = false;
+  rig.step(PeerLost{kMasterPeer});  // m2 is dead too
+  EXPECT_TRUE(rig.reconnected);
+  EXPECT_EQ(rig.went_to, "");
+  rig.clear();
+  rig.pass(milliseconds(100));
+  EXPECT_EQ(rig.all<AgentHello>().size(), 1u) << "and the wait is not begun anew";
+}
+
+TEST_F(AgentTest, FencedTasksHaveTheLeasesTimeHoweverTheLeaderWasLost) {
+  TaskSpec spec = task_spec();
+  spec.fence_lease = true;
+  for (const bool broken : {true, false}) {
+    rig = Rig();
+    rig.start();
+    rig.say(Welcome{kProtocolVersion, "c1", seconds(2), seconds(6), {}, {"tcp://m1:7400", "tcp://m2:7400"}, seconds(8)});
+    given_running("1.0.1", 1, spec);
+    given_running("2.0.1");
+    if (broken) rig.step(PeerLost{kMasterPeer});
+    rig.pass(milliseconds(7'900));
+    EXPECT_EQ(rig.host.running.count(task_key("1.0.1")), 1u);
+    rig.pass(seconds(1));
+    EXPECT_EQ(rig.host.running.count(task_key("1.0.1")), 0u);
+    EXPECT_EQ(rig.host.running.count(task_key("2.0.1")), 1u);
+  }
+}
+
+TEST_F(AgentTest, ANewLeaderWithinTheLeaseKeepsFencedTasks) {
+  TaskSpec spec = task_spec();
+  spec.fence_lease = true;
+  rig.start();
+  rig.say(Welcome{kProtocolVersion, "c1", seconds(2), seconds(6), {}, {"tcp://m1:7400", "tcp://m2:7400"}, seconds(8)});
+  given_running("1.0.1", 1, spec);
+  rig.step(PeerLost{kMasterPeer});
+  rig.pass(seconds(3));
+  rig.say(Epoch(9), Welcome{kProtocolVersion, "c1", seconds(5), seconds(30), {}, {}, seconds(8)});
+  rig.pass(seconds(20));
+  EXPECT_EQ(rig.host.running.count(task_key("1.0.1")), 1u);
+}
+
 // --- slices ----------------------------------------------------------------------------------------------------------------
 
 TEST_F(AgentTest, GivesWholeCoresToWholeAsksOnTheirNode) {

@@ -65,6 +65,8 @@ class Rig {
   std::vector<Message> sent;  // since clear()
   std::vector<HostAction> host_actions;
   std::vector<std::string> logs;
+  std::string went_to;               // the leader that the last reconnect named
+  std::vector<std::string> masters;  // it was told of
   bool reconnected = false, stopped = false, fail_appends = false;
   Epoch epoch{7};
   int steps = 0, die_after = -1;  // crash when this many steps have been taken (-1: never)
@@ -209,6 +211,8 @@ class Rig {
     for (Send& send : out.sends) sent.push_back(std::move(send.message));
     logs.insert(logs.end(), out.logs.begin(), out.logs.end());
     reconnected = reconnected || out.reconnect;
+    if (out.reconnect) went_to = out.leader;
+    if (!out.masters.empty()) masters = out.masters;
     stopped = stopped || out.stop;
     for (const HostAction& action : out.host) act(action);
   }

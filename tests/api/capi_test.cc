@@ -1,7 +1,10 @@
 // The C API against a master of a few lines: real ZeroMQ with CURVE over tcp on loopback, the real wire, the public header only
 // on the near side.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -329,6 +332,42 @@ TEST_F(Capi, AutomaticAcksFollowTheCallback) {
   master.say(status(1, "t", TaskState::kExited));
   ASSERT_TRUE(until([&] { return !master.messages<StatusAck>().empty(); }));
   EXPECT_EQ(heard.tasks.size(), 1u);
+}
+
+// One that listens on the socket of a real system, but whose process is stopped: it accepts and says nothing.
+TEST_F(Capi, FindsTheLeaderBehindAStoppedAndAStandbyMaster) {
+  FakeMaster standby;
+  Listener listener(standby.context, standby.reactor, SocketLimits{});
+  Keyring keyring;
+  keyring.allow(master.framework.public_key, "framework:f");
+  standby.context.set_keyring(std::move(keyring));
+  ASSERT_TRUE(listener.bind("tcp://127.0.0.1:*", &master.server));
+  int asked = 0;
+  listener.on_frame([&](const Frame& frame) {
+    ++asked;
+    Message no{Epoch(1), Incarnation(1), {}, Refused{Code::kBusy, "does not lead", true, endpoint}};
+    EXPECT_TRUE(listener.send(frame.peer, wire::encode(no)));
+  });
+  const int stopped = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(stopped, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(stopped, 16), 0);
+  ASSERT_EQ(getsockname(stopped, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string all = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + ", " + listener.endpoint();
+  const char* list[] = {all.c_str(), nullptr};
+  options.endpoints = list;
+  open();
+  const bool found = until([&] {
+    standby.turn();
+    return heard.ups == 1;
+  });
+  EXPECT_TRUE(found);
+  EXPECT_GE(asked, 1);
+  EXPECT_EQ(heard.downs, 0);
+  close(stopped);
 }
 
 TEST_F(Capi, RefusedIsFinal) {

@@ -158,6 +158,79 @@ TEST(ClientSession, WrongKeyOrVersionIsFinalButABusyMasterIsNot) {
   EXPECT_EQ(r.messages<FrameworkHello>().size(), 2u);
 }
 
+Refused stands_by(const std::string& leader = "") { return {Code::kBusy, "does not lead", true, leader}; }
+
+TEST(ClientSession, GoesToTheLeaderThatAMasterNamesWhateverItsEpoch) {
+  Rig r;
+  r.start();
+  r.clear();
+  r.from_master(stands_by("tcp://m2:7400"));
+  EXPECT_EQ(r.reconnects, 1);
+  EXPECT_EQ(r.went_to, "tcp://m2:7400");
+  EXPECT_TRUE(r.up.empty()) << "nothing was up, so nothing went down";
+  r.pass(milliseconds(100));
+  EXPECT_EQ(r.messages<FrameworkHello>().size(), 1u);
+  r.welcome();
+  ASSERT_TRUE(r.client.connected());
+  r.clear();
+  r.epoch = Epoch(3);  // our leader is deposed and has not heard under which epoch the new one leads
+  r.from_master(stands_by("tcp://m3:7400"));
+  EXPECT_EQ(r.events<SessionDown>().size(), 1u);
+  EXPECT_EQ(r.went_to, "tcp://m3:7400");
+  r.pass(milliseconds(100));
+  r.epoch = Epoch(7);
+  r.welcome();
+  EXPECT_FALSE(r.client.connected() && r.client.ended());
+  EXPECT_EQ(r.events<SessionUp>().size(), 1u);
+}
+
+TEST(ClientSession, KnocksWhileNobodyLeadsAndSaysHelloOnlyToTheLeader) {
+  Rig r;
+  r.connect();
+  r.from_master(stands_by());
+  r.clear();
+  r.say(launch("t"));
+  r.pass(milliseconds(700));
+  EXPECT_EQ(r.messages<Heartbeat>().size(), 1u);
+  EXPECT_EQ(r.messages<FrameworkHello>().size(), 0u);
+  r.from_master(Refused{Code::kGone, "say hello first"});
+  EXPECT_EQ(r.messages<FrameworkHello>().size(), 1u);
+  EXPECT_FALSE(r.client.ended()) << "that is no fencing";
+  r.welcome();
+  EXPECT_TRUE(r.client.connected());
+}
+
+TEST(ClientSession, RemembersTheMastersThatTheLeaderNames) {
+  Rig r;
+  r.start();
+  Welcome w;
+  w.cluster = "c";
+  w.masters = {"tcp://m1:7400", "tcp://m2:7400", "tcp://m4:7400"};
+  r.from_master(w);
+  EXPECT_EQ(r.masters, w.masters);
+  // Three are known, so two more are tried before the waits grow.
+  for (int i = 0; i < 2; ++i) {
+    r.clear();
+    r.event(PeerLost{kMasterPeer});
+    r.pass(milliseconds(100));
+    EXPECT_EQ(r.messages<FrameworkHello>().size(), 1u) << i;
+  }
+}
+
+TEST(ClientSession, AGoodbyeIsSaidAgainToTheLeader) {
+  Rig r;
+  r.connect();
+  r.say(EndSession{true});
+  r.clear();
+  r.from_master(stands_by("tcp://m2:7400"));
+  EXPECT_FALSE(r.client.ended());
+  r.pass(milliseconds(100));
+  r.welcome();
+  ASSERT_EQ(r.messages<Goodbye>().size(), 1u);
+  r.from_master(Refused{Code::kGone, "say hello first"});
+  EXPECT_TRUE(r.client.ended());
+}
+
 TEST(ClientSession, GoodbyeIsRepeatedUntilTheMasterKnowsUsNoMore) {
   Rig r;
   r.connect();

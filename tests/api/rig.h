@@ -17,6 +17,8 @@ struct Rig {
   std::vector<Message> sent;
   std::vector<SessionEvent> up;
   int reconnects = 0;
+  std::string went_to;               // the leader that the last reconnect named
+  std::vector<std::string> masters;  // it was told of
   std::vector<std::string> logs;
 
   static ClientOptions defaults() {
@@ -42,6 +44,8 @@ struct Rig {
     for (auto& arm : out.arms) timers[arm.key] = now.mono + arm.after;
     for (auto& key : out.disarms) timers.erase(key);
     reconnects += out.reconnect ? 1 : 0;
+    if (out.reconnect) went_to = out.leader;
+    if (!out.masters.empty()) masters = out.masters;
     for (auto& line : out.logs) logs.push_back(line);
   }
   void start(std::uint64_t incarnation = 5) { event(Started{Incarnation(incarnation), {}, {}}); }

@@ -10,7 +10,10 @@ class PollerTest : public testing::Test {
  protected:
   PollerTest()
       : poller("reader:console", seconds(5),
-               {[this](Body body) { sent.push_back(std::move(body)); }, [this] { ++nexts; }, [this] { ++views; }}) {}
+               {[this](Body body) { sent.push_back(std::move(body)); },
+                [this](const std::string& leader) { ++nexts, went_to = leader; },
+                [this] { ++views; },
+                {}}) {}
 
   // Time passes, as the reactor would let it.
   void pass(Duration time) {
@@ -67,6 +70,7 @@ class PollerTest : public testing::Test {
 
   std::vector<Body> sent;
   int nexts = 0, views = 0;
+  std::string went_to;
   Poller poller;
   Time now{seconds(1000), seconds(1'000'000)};
 };
@@ -81,6 +85,22 @@ TEST_F(PollerTest, SaysHelloUntilSomebodyAnswersAndTriesTheNextMaster) {
   welcome();
   EXPECT_TRUE(poller.connected());
   EXPECT_EQ(poller.error(), "");
+}
+
+TEST_F(PollerTest, GoesToTheLeaderThatAMasterNames) {
+  poller.turn(now);
+  welcome(5);
+  receive(Refused{Code::kBusy, "does not lead", true, "tcp://m2:7400"}, 2);
+  EXPECT_EQ(nexts, 1);
+  EXPECT_EQ(went_to, "tcp://m2:7400");
+  EXPECT_EQ(count<ReaderHello>(), 2U) << "at once";
+  receive(Refused{Code::kBusy, "does not lead", true, ""}, 2);
+  EXPECT_EQ(went_to, "");
+  EXPECT_EQ(count<ReaderHello>(), 2U);
+  EXPECT_FALSE(poller.connected());
+  pass(seconds(1));
+  welcome(6);
+  EXPECT_TRUE(poller.connected());
 }
 
 TEST_F(PollerTest, AsksOneQuestionAtATime) {

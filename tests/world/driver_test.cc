@@ -2,6 +2,7 @@
 #include "common/world/driver.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -49,7 +50,7 @@ struct DriverTest : testing::Test, Actor {
     h.send = [this](PeerId, const Message& m) { notes.push_back("send " + number_of(m)); };
     h.reply = [this](PeerId, const std::string& payload) { notes.push_back("reply " + payload); };
     h.cut = [this](PeerId peer) { notes.push_back("cut " + std::to_string(peer.value)); };
-    h.reconnect = [this] { notes.push_back("reconnect"); };
+    h.reconnect = [this](const std::string& leader) { notes.push_back("reconnect" + (leader.empty() ? "" : " to " + leader)); };
     h.host = [this](const HostAction&) { notes.push_back("host"); };
     h.session = [this](const SessionCommand&) { notes.push_back("session"); };
     h.stop = [this] { notes.push_back("stop"); };
@@ -267,6 +268,96 @@ TEST(MasterLink, AFullQueueEndsTheSessionOnceAndTheNextConnectSendsAgain) {
   link.next();
   link.send(heartbeat(201));
   ASSERT_TRUE(run_until(reactor, [&] { return got == "201"; }));
+}
+
+TEST(MasterLink, ABrokenConnectionIsToldAtOnce) {
+  Context context;
+  Reactor reactor;
+  auto master = std::make_unique<Listener>(context, reactor, SocketLimits{});
+  ASSERT_TRUE(master->bind("tcp://127.0.0.1:*", nullptr, true));
+  int heard = 0, lost = 0;
+  master->on_frame([&](const Frame&) { ++heard; });
+  MasterLink link(context, reactor, {master->endpoint()}, nullptr, "");
+  link.on_lost([&] { ++lost; });
+  ASSERT_TRUE(link.connect());
+  link.send(heartbeat(1));
+  ASSERT_TRUE(run_until(reactor, [&] { return heard == 1; }));
+  EXPECT_EQ(lost, 0);
+  const std::string endpoint = master->endpoint();
+  master.reset();
+  ASSERT_TRUE(run_until(reactor, [&] { return lost == 1; }));
+  // It comes back: the link does not speak by itself, since a session must begin with a hello.
+  master = std::make_unique<Listener>(context, reactor, SocketLimits{});
+  ASSERT_TRUE(run_until(reactor, [&] { return bool(master->bind(endpoint, nullptr, true)); }));
+  master->on_frame([&](const Frame&) { ++heard; });
+  link.send(heartbeat(2));
+  link.next();
+  link.send(heartbeat(3));
+  ASSERT_TRUE(run_until(reactor, [&] { return heard == 2; }));
+  EXPECT_EQ(lost, 1);
+}
+
+// A stopped process: its kernel accepts the connection, and then nothing comes.
+TEST(MasterLink, AMasterThatAcceptsAndSaysNothingIsGivenUp) {
+  const int stopped = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(stopped, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(stopped, 16), 0);
+  ASSERT_EQ(getsockname(stopped, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  Context context;
+  Reactor reactor;
+  Listener there(context, reactor, {});
+  ASSERT_TRUE(there.bind("tcp://127.0.0.1:*", nullptr, true));
+  int heard = 0, lost = 0;
+  there.on_frame([&](const Frame&) { ++heard; });
+  MasterLink link(context, reactor, {"tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port)), there.endpoint()}, nullptr, "");
+  link.on_lost([&] {
+    ++lost;
+    link.next();
+    link.send(heartbeat(2));
+  });
+  ASSERT_TRUE(link.connect());
+  const Duration began = real_time().mono;
+  link.send(heartbeat(1));
+  ASSERT_TRUE(run_until(reactor, [&] { return heard == 1; }));
+  EXPECT_EQ(lost, 1);
+  EXPECT_GE(real_time().mono - began, MasterLink::kConnectWait);
+  close(stopped);
+}
+
+TEST(MasterLink, GoesWhereItIsSentAndRemembersWhatItLearned) {
+  Context context;
+  Reactor reactor;
+  MasterLink link(context, reactor, {"inproc://m1", "inproc://m2"}, nullptr, "");
+  ASSERT_TRUE(link.connect());
+  EXPECT_EQ(link.endpoint(), "inproc://m1");
+  link.next("inproc://m3");  // added since our configuration was written
+  EXPECT_EQ(link.endpoint(), "inproc://m3");
+  link.learn({"inproc://m2", "inproc://m3", "inproc://m4"});
+  EXPECT_EQ(link.endpoint(), "inproc://m3") << "to learn is not to move";
+  EXPECT_EQ(link.endpoints(), (std::vector<std::string>{"inproc://m2", "inproc://m3", "inproc://m4", "inproc://m1"}))
+      << "what a person configured stays, behind what the leader says";
+  link.next();
+  EXPECT_EQ(link.endpoint(), "inproc://m4");
+  std::vector<std::string> many;
+  for (std::size_t i = 0; i < 2 * kMastersMax; ++i) many.push_back("inproc://x" + std::to_string(i));
+  link.learn(many);
+  EXPECT_EQ(link.endpoints().size(), kMastersMax);
+  EXPECT_EQ(link.endpoint(), "inproc://m4");
+  for (int i = 0; i < 200; ++i) link.next("inproc://y" + std::to_string(i));
+  EXPECT_EQ(link.endpoints().size(), kMastersMax);
+}
+
+TEST(MasterLink, AListWithAnEndpointThatIsNoneIsRefusedBeforeAnythingIsTried) {
+  Context context;
+  Reactor reactor;
+  MasterLink link(context, reactor, {"inproc://m1", "tpc://m2:7400"}, nullptr, "");
+  const auto connected = link.connect();
+  ASSERT_FALSE(connected);
+  EXPECT_NE(connected.error().text().find("tpc://m2:7400"), std::string::npos);
 }
 
 // --- process -----------------------------------------------------------------------------------------------------------------
