@@ -30,6 +30,7 @@ void AgentTable::remove(AgentIx ix) {
 void expect_agent(House& h, const AgentId& id) {
   const AgentIx ix = h.agents.add(id);
   h.ledger.open_account(ix);
+  h.lent.open_account(ix);
   ++h.agents.missing;
   agent_decided(h, ix);
 }
@@ -87,8 +88,10 @@ void set_inventory(House& h, AgentIx ix, const Inventory& inventory) {
   h.agents.total.subtract(row.counted);
   row.counted = usage_of(inventory.total);
   h.agents.total.add(row.counted);
-  if (!h.ledger.covers(ix, inventory.total)) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
+  if (!h.ledger.covers(ix, inventory.total) || !h.lent.covers(ix, inventory.revocable))
+    end_offers_of_agent(h, ix, OfferEnd::kRescinded);
   h.ledger.settle(ix, inventory.total, row.open());
+  h.lent.settle(ix, inventory.revocable, row.open());
   h.allocator.total_changed(h.agents.total);
   if (h.ledger.account(ix).shortfall) {
     h.log(LogLevel::kWarn, "agent_shortfall",
@@ -112,7 +115,7 @@ std::vector<SliceId> take_in_slices(House& h, AgentIx ix, const AgentHello& hell
     }
     if (std::exchange(first, false)) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
     const Pool pool = shown.held ? Pool::kHeld : Pool::kLeased;
-    if (auto taken = h.ledger.take_in(ix, shown.spec.resources, pool); !taken) {
+    if (auto taken = h.book(shown.spec.revocable).take_in(ix, shown.spec.resources, pool); !taken) {
       release.push_back(id);
       h.log(LogLevel::kError, "slice_refused",
             {{"slice", to_text(id)}, {"agent", hello.agent.str()}, {"reason", taken.error().text()}});
@@ -164,7 +167,7 @@ void confirm_slices(House& h, AgentIx ix, const AgentHello& hello, bool new_sess
     }
     row->spec.cpuset = shown.spec.cpuset;
     if (row->pool == Pool::kHeld) {
-      h.ledger.move(ix, row->spec.resources, Pool::kHeld, Pool::kLeased);
+      h.book(row->spec.revocable).move(ix, row->spec.resources, Pool::kHeld, Pool::kLeased);
       row->pool = Pool::kLeased;
     }
     const bool was_up = row->state == SliceRow::State::kUp;
@@ -184,6 +187,7 @@ void admit_agent(House& h, const Received& received, bool known_before) {
   if (row == nullptr) {
     ix = h.agents.add(hello.agent);
     h.ledger.open_account(ix);
+    h.lent.open_account(ix);
     row = &h.agents.at(ix);
   } else if (!row->present) {
     --h.agents.missing;
@@ -240,6 +244,10 @@ void on_inventory(House& h, const Session& from, const Message& message) {
   set_inventory(h, from.row, known);
 }
 
+void on_figures(House& h, AgentIx ix, const Counters& figures) {
+  if (!figures.empty()) h.agents.at(ix).figures = figures;
+}
+
 void agent_silent(House& h, AgentIx ix, std::string_view why) {
   AgentRow& row = h.agents.at(ix);
   if (!row.reachable) return;
@@ -257,6 +265,7 @@ void agent_silent(House& h, AgentIx ix, std::string_view why) {
     for (const SliceId& id : slices) lose_slice(h, id, SliceEnd::kAgentLost, "its agent is unreachable");
   }
   h.ledger.set_open(ix, false);
+  h.lent.set_open(ix, false);
   agent_changed(h, ix);
 }
 
@@ -279,6 +288,7 @@ void agent_decided(House& h, AgentIx ix) {
   // Offers carry labels, and were shaped by constraints on them.
   if (!row.open() || row.labels != labels) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
   h.ledger.set_open(ix, row.open());
+  h.lent.set_open(ix, row.open());
   if (row.labels != labels) h.allocator.agent_dirty(ix);
   agent_changed(h, ix);
 }
@@ -311,6 +321,7 @@ void agent_remove(House& h, AgentIx ix, const std::string& reason) {
   const std::set<SliceId> slices = row.slices;
   for (const SliceId& id : slices) lose_slice(h, id, SliceEnd::kAgentLost, "agent removed by an operator: " + reason);
   h.allocator.agent_gone(ix);
+  h.lending.agent_gone(ix);
   h.agents.remove(ix);
   agent_changed(h, ix);
   settle_claims(h);

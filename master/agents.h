@@ -37,6 +37,7 @@ struct AgentRow {
   Version inventory;            // that the agent reported last; increments follow it
   std::vector<Device> devices;  // of that inventory. Its topology is not kept: nobody here reads it
   Usage counted;                // what it adds to the cluster's total at present
+  Counters figures;             // what it counted last, for readers
   std::set<SliceId> slices;
   std::set<std::uint64_t> offers;
   [[nodiscard]] bool open() const { return reachable && !cordoned && !draining; }
@@ -71,6 +72,7 @@ void expect_agent(House& house, const AgentId& id);  // from the registry
 void on_agent_hello(House& house, const Received& received);
 void admit_agent(House& house, const Received& received, bool known_before);
 void on_inventory(House& house, const Session& from, const Message& message);
+void on_figures(House& house, AgentIx ix, const Counters& figures);  // of its heartbeats
 void agent_silent(House& house, AgentIx ix, std::string_view why);
 void agent_decided(House& house, AgentIx ix);  // cordon, drain and labels, as the registry has them now
 void drains_due(House& house);

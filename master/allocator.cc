@@ -140,7 +140,8 @@ void Allocator::agent_gone(AgentIx ix) {
 }
 
 void Allocator::settle(House& h) {
-  if (armed_ || (!h.ledger.touched() && dirty_.empty() && dirty_agents_.empty() && h.agents.changed.empty())) return;
+  const bool idle = !h.ledger.touched() && dirty_.empty() && dirty_agents_.empty() && h.agents.changed.empty();
+  if (armed_ || (idle && !h.lending.due(h))) return;
   armed_ = true;
   h.out->arm(TimerKey{kPassTimer, 0, {}}, h.options.coalesce);
 }
@@ -530,6 +531,10 @@ void Allocator::pass(House& h) {
   armed_ = false;
   send_facts(h);
   reindex(h);
+  if (h.lending.due(h)) {
+    h.lending.pass(h);
+    h.flush_made();
+  }
   if (dirty_.empty() && dirty_agents_.empty()) return;
   ++h.counters.passes;
 
@@ -609,6 +614,7 @@ void Allocator::hold_offs_due(House& h) {
     const auto found = row.hold_off.find(due.second);
     if (found == row.hold_off.end() || found->second > h.now.mono) continue;
     row.hold_off.erase(found);
+    h.lending.poke();
     if (row.wants && !h.agents.at(due.second.second).removed) dirty_agents_.insert(due.second.second);
   }
 }

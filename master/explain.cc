@@ -30,8 +30,8 @@ std::string ordinal(std::uint32_t n) {
 std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx ix, const LineRow& line, AgentIx agent,
                      bool limited) {
   const AgentRow& row = h.agents.at(agent);
-  const Account& account = h.ledger.account(agent);
   const Shape& shape = line.want.shape;
+  const Account& account = (shape.revocable ? h.lent : h.ledger).account(agent);
   if (!row.reachable) return "unreachable";
   if (row.draining) return "draining";
   if (row.cordoned) return "cordoned";
@@ -52,6 +52,7 @@ std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx 
   Resources sum = account.free;
   for (const std::uint64_t id : row.offers) {  // one by one: the offer that is in the way is named
     const OfferRow& offer = h.offers.open.at(id);
+    if (offer.revocable != shape.revocable) continue;
     if (!sum.add(offer.resources)) return "in use";
     if (fit(sum) == Misfit::kNone)
       return offer.framework == ix ? "offered to you" : "offered to " + h.frameworks.at(offer.framework).id.str();
@@ -59,6 +60,7 @@ std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx 
   for (const SliceId& id : row.slices) {
     if (id.framework != framework.id) continue;
     const SliceRow* slice = const_cast<House&>(h).slices.find(id);
+    if (slice != nullptr && slice->spec.revocable != shape.revocable) continue;
     if (slice == nullptr || !sum.add(slice->spec.resources)) return "in use";
   }
   return fit(sum) == Misfit::kNone ? "yours already" : "in use";
@@ -114,7 +116,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
     ++counts[reason];
     ++reply.agents;
     if (line->wildcard || reason == "unreachable" || reason == "cordoned" || reason == "draining") continue;
-    Lack lack = lack_of(line->want.shape, h.agents.at(agent), h.ledger.account(agent));
+    Lack lack = lack_of(line->want.shape, h.agents.at(agent), h.book(line->want.shape.revocable).account(agent));
     if (lack.kinds == 0) continue;
     const bool nearer = nearest.kinds == 0 || std::pair(lack.kinds, lack.permille) < std::pair(nearest.kinds, nearest.permille);
     if (!nearer) continue;
@@ -128,6 +130,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
   const std::uint32_t position = h.allocator.policy().position(h.now.mono, ix), of = h.allocator.policy().wanting();
   reply.rank =
       position == 0 ? "no unmet demand" : ordinal(position) + " of " + std::to_string(of) + " frameworks with unmet demand";
+  if (line->want.shape.revocable) reply.rank = "waits for what is lent, outside the order of frameworks";
   if (!obstacle.empty()) reply.rank += "; " + obstacle;
   const auto gathering = h.allocator.accumulations().find(framework->role);
   if (gathering != h.allocator.accumulations().end()) {

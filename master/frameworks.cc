@@ -285,8 +285,10 @@ void framework_refresh(House& h, FrameworkIx ix) {
   const std::int64_t cpus = row.least_cpus, mem = row.least_mem;
   row.wants = false;
   row.least_cpus = row.least_mem = INT64_MAX;
+  bool borrows = false;
   if (row.peer.value != 0 && !row.removed) {
     for (const LineRow& line : row.lines) {
+      borrows = borrows || (line.want.shape.revocable && line.missing() > 0);
       if (line.unmet() == 0) continue;
       row.wants = true;
       row.least_cpus = std::min(row.least_cpus, line.want.shape.cpus.value);
@@ -294,6 +296,7 @@ void framework_refresh(House& h, FrameworkIx ix) {
     }
   }
   h.allocator.framework_wants(h, ix, was, cpus, mem);
+  h.lending.demand_changed(ix, borrows);
 }
 
 void framework_disconnected(House& h, FrameworkIx ix, std::string_view why) {

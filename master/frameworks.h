@@ -33,11 +33,13 @@ struct LineRow {
   AgentIx last_offer_agent = 0;  // for Explain
   Duration last_offer_wall{-1};
   std::string last_decline{};
-  [[nodiscard]] std::uint32_t unmet() const {
+  // What is still wanted; unmet() of it out of the agents' own amounts: what is to be lent is Lending's.
+  [[nodiscard]] std::uint32_t missing() const {
     if (wildcard) return UINT32_MAX;
     const std::uint64_t gone = offered + accepted;
     return gone >= want.count ? 0 : static_cast<std::uint32_t>(want.count - gone);
   }
+  [[nodiscard]] std::uint32_t unmet() const { return want.shape.revocable ? 0 : missing(); }
 };
 
 struct FrameworkRow {

@@ -15,6 +15,7 @@
 #include "master/frameworks.h"
 #include "master/gangs.h"
 #include "master/ledger.h"
+#include "master/lending.h"
 #include "master/master.h"
 #include "master/offers.h"
 #include "master/operators.h"
@@ -44,10 +45,12 @@ struct House {
   AgentTable agents;
   FrameworkTable frameworks;
   Ledger ledger;
+  Ledger lent;  // of what agents lend: an account of its own for each, with its own sum
   OfferTable offers;
   SliceTable slices;
   GangTable gangs;
   Allocator allocator;
+  Lending lending;
   RoleTable roles;
 
   // Hellos whose identity is being recorded, by the ticket of the append: carried on when it is durable.
@@ -66,6 +69,7 @@ struct House {
   std::map<FrameworkIx, std::vector<std::uint64_t>> made;
   std::set<PeerId> watchers;
 
+  [[nodiscard]] Ledger& book(bool revocable) { return revocable ? lent : ledger; }
   void send(PeerId to, Body body);                   // 0: nobody, dropped
   void send_on(PeerId to, const Message& received);  // forwards as it is, under this master's epoch
   void refuse(PeerId to, Code code, std::string reason, std::string_view event);

@@ -55,8 +55,8 @@ void House::flush_made() {
       if (found == offers.open.end()) continue;
       const OfferRow& row = found->second;
       const AgentRow& agent = agents.at(row.agent);
-      message.offers.push_back({row.id, row.generation, agent.id, row.resources, ledger.account(row.agent).total, agent.labels,
-                                row.expires - now.mono, row.line, row.reservation});
+      message.offers.push_back({row.id, row.generation, agent.id, row.resources, book(row.revocable).account(row.agent).total,
+                                agent.labels, row.expires - now.mono, row.line, row.reservation, row.revocable});
       if (message.offers.size() < OfferTable::kOffersPerMessage) continue;
       send(frameworks.at(framework).peer, std::move(message));
       message = Offers{};
@@ -96,7 +96,10 @@ void on_goodbye(House& h, const Session& from, const Message& message) {
   h.sessions.close(session.peer);
 }
 
-void on_heartbeat(House&, const Session&, const Message&) {}  // being heard is all there is to it
+// Being heard is all there is to it, but for what an agent counts.
+void on_heartbeat(House& h, const Session& from, const Message& message) {
+  if (from.who == kAgent) on_figures(h, from.row, std::get<Heartbeat>(message.body).figures);
+}
 
 template <class T, std::size_t I = 0>
 constexpr std::size_t index_of() {
@@ -356,14 +359,19 @@ void Master::step(Time now, const Event& event, Actions& out) {
   h.out = nullptr;
 }
 
-std::map<AgentId, Master::Account> Master::accounts() const {
-  std::map<AgentId, Account> result;
-  for (const auto& [id, ix] : impl_->agents.by_name()) {
-    const house::Account& a = impl_->ledger.account(ix);
-    result[id] = {a.total, a.free, a.offered, a.held, a.leased, a.unavailable, impl_->agents.at(ix).reachable};
+namespace {
+std::map<AgentId, Master::Account> accounts_of(const house::House& h, const house::Ledger& book) {
+  std::map<AgentId, Master::Account> result;
+  for (const auto& [id, ix] : h.agents.by_name()) {
+    const house::Account& a = book.account(ix);
+    result[id] = {a.total, a.free, a.offered, a.held, a.leased, a.unavailable, h.agents.at(ix).reachable};
   }
   return result;
 }
+}  // namespace
+
+std::map<AgentId, Master::Account> Master::accounts() const { return accounts_of(*impl_, impl_->ledger); }
+std::map<AgentId, Master::Account> Master::lent_accounts() const { return accounts_of(*impl_, impl_->lent); }
 std::size_t Master::open_offers() const { return impl_->offers.open.size(); }
 Epoch Master::epoch() const { return impl_->epoch; }
 const Master::Counters& Master::counters() const { return impl_->counters; }

@@ -49,6 +49,7 @@ class Master final : public Actor {
     bool reachable = true;
   };
   [[nodiscard]] std::map<AgentId, Account> accounts() const;
+  [[nodiscard]] std::map<AgentId, Account> lent_accounts() const;  // of what agents lend
   [[nodiscard]] std::size_t open_offers() const;
   [[nodiscard]] Epoch epoch() const;
   struct Counters {

@@ -17,13 +17,20 @@ LineRow* line_of(House& h, const OfferRow& offer) { return h.frameworks.at(offer
 
 }  // namespace
 
+void count_use(House& h, FrameworkIx framework, bool revocable, const Resources& amount, int sign) {
+  if (revocable) return h.lending.used(framework, sign * amount.cpus.value);
+  Usage& used = h.frameworks.at(framework).used;
+  sign > 0 ? used.add(usage_of(amount)) : used.subtract(usage_of(amount));
+  h.allocator.framework_used(h, framework);
+}
+
 std::uint64_t make_offer(House& h, OfferRow offer) {
   const std::uint64_t id = (h.epoch.value << kEpochShift) | ++h.offers.last;
   offer.id = OfferId(id);
   offer.generation = Generation(1);
   FrameworkRow& framework = h.frameworks.at(offer.framework);
-  h.ledger.move(offer.agent, offer.resources, Pool::kFree, Pool::kOffered);
-  framework.used.add(usage_of(offer.resources));
+  h.book(offer.revocable).move(offer.agent, offer.resources, Pool::kFree, Pool::kOffered);
+  count_use(h, offer.framework, offer.revocable, offer.resources, +1);
   framework.offers.insert(framework.offers.end(), id);
   h.agents.at(offer.agent).offers.insert(id);
   LineRow& line = *line_of(h, offer);
@@ -32,7 +39,6 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
   line.last_offer_wall = h.now.wall;
   h.offers.deadlines.push(offer.expires, id);
   h.made[offer.framework].push_back(id);
-  h.allocator.framework_used(h, offer.framework);
   h.offers.open.emplace_hint(h.offers.open.end(), id, std::move(offer));
   ++h.counters.offers_made;
   return id;
@@ -40,12 +46,11 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
 
 void grow_offer(House& h, std::uint64_t id, const Resources& more, std::uint64_t units) {
   OfferRow& offer = h.offers.open.at(id);
-  h.ledger.move(offer.agent, more, Pool::kFree, Pool::kOffered);
+  h.book(offer.revocable).move(offer.agent, more, Pool::kFree, Pool::kOffered);
   BOURSE_ASSERT(offer.resources.add(more), "an offer cannot grow by what its agent has free");
   offer.units += units;
   line_of(h, offer)->offered += units;
-  h.frameworks.at(offer.framework).used.add(usage_of(more));
-  h.allocator.framework_used(h, offer.framework);
+  count_use(h, offer.framework, offer.revocable, more, +1);
 }
 
 void end_offer(House& h, std::uint64_t id, std::optional<OfferEnd> tell) {
@@ -57,12 +62,11 @@ void end_offer(House& h, std::uint64_t id, std::optional<OfferEnd> tell) {
   framework.offers.erase(id);
   h.agents.at(offer.agent).offers.erase(id);
   if (!offer.resources.empty() && !hooks::mutant("master.ledger_forgets_rest")) {
-    h.ledger.move(offer.agent, offer.resources, Pool::kOffered, Pool::kFree);
+    h.book(offer.revocable).move(offer.agent, offer.resources, Pool::kOffered, Pool::kFree);
   }
-  framework.used.subtract(usage_of(offer.resources));
   if (LineRow* line = line_of(h, offer); line != nullptr) line->offered -= std::min(line->offered, offer.units);
   if (tell) h.ended[offer.framework].items.push_back({offer.id, *tell});
-  h.allocator.framework_used(h, offer.framework);
+  count_use(h, offer.framework, offer.revocable, offer.resources, -1);
   framework_refresh(h, offer.framework);
   h.allocator.framework_dirty(offer.framework);
   ++h.counters.offers_ended;
@@ -140,7 +144,7 @@ struct Judge {
       if (row.slices.size() + numbers.size() > FrameworkTable::kSlicesMax) {
         return plan.fail(Code::kLimit, "the framework has as many slices as one may have"), plan;
       }
-      auto carved = carve(slice.shape, plan.rest, h.ledger.account(offer.agent).total, agent.labels);
+      auto carved = carve(slice.shape, plan.rest, h.book(offer.revocable).account(offer.agent).total, agent.labels);
       if (!carved) {
         return plan.fail(Code::kInvalid,
                          "slice " + to_text(id) + " does not fit into what is left of " + name + ": " + carved.error().text()),
@@ -152,6 +156,7 @@ struct Judge {
       SliceSpec spec{
           .id = id, .resources = *std::move(carved), .cpuset = {}, .gang = accept.gang, .expiry = {}, .role = row.role.str()};
       spec.expiry = std::clamp(slice.expiry, Duration{0}, h.options.slice_expiry_max);
+      spec.revocable = offer.revocable;
       plan.slices.push_back(std::move(spec));
     }
     return plan;

@@ -25,6 +25,7 @@ struct OfferRow {
   Resources resources{};
   Duration expires{0};  // mono
   GangId reservation{};
+  bool revocable = false;  // out of House::lent
 };
 
 class OfferTable {
@@ -39,6 +40,8 @@ class OfferTable {
   std::uint64_t last = 0;  // counter of this epoch
 };
 
+// What a framework has (offered, held and leased) counts in its share and its role's; what is lent to it counts with Lending alone.
+void count_use(House& house, FrameworkIx framework, bool revocable, const Resources& amount, int sign);
 // `offer.resources` move from free to offered and the framework will hear of it at the end of this pass. Its id.
 std::uint64_t make_offer(House& house, OfferRow offer);
 void grow_offer(House& house, std::uint64_t id, const Resources& more, std::uint64_t units);  // before it was announced

@@ -36,10 +36,9 @@ std::string_view slice_state_text(SliceRow::State state) {
 SliceRow& add_slice(House& h, SliceRow row, Pool from) {
   FrameworkRow& framework = h.frameworks.at(row.framework);
   if (from == Pool::kOffered) {
-    h.ledger.move(row.agent, row.spec.resources, from, row.pool);  // its use is the same as when it was offered
+    h.book(row.spec.revocable).move(row.agent, row.spec.resources, from, row.pool);  // its use is the same as when it was offered
   } else {
-    framework.used.add(usage_of(row.spec.resources));
-    h.allocator.framework_used(h, row.framework);
+    count_use(h, row.framework, row.spec.revocable, row.spec.resources, +1);
   }
   framework.slices.insert(row.spec.id.number);
   framework.claims.erase(row.spec.id.number);
@@ -60,10 +59,9 @@ void end_slice(House& h, const SliceId& id, SliceEnd end, const std::string& rea
   h.slices.erase(id);
   FrameworkRow& framework = h.frameworks.at(row.framework);
   framework.slices.erase(row.spec.id.number);
-  framework.used.subtract(usage_of(row.spec.resources));
   h.agents.at(row.agent).slices.erase(row.spec.id);
-  h.ledger.move(row.agent, row.spec.resources, row.pool, Pool::kFree);
-  h.allocator.framework_used(h, row.framework);
+  h.book(row.spec.revocable).move(row.agent, row.spec.resources, row.pool, Pool::kFree);
+  count_use(h, row.framework, row.spec.revocable, row.spec.resources, -1);
   if (framework.removed && framework.slices.empty()) h.frameworks.vacate(row.framework);
 }
 
@@ -102,7 +100,7 @@ void on_slice_up(House& h, const Session& from, const Message& message) {
   row->unhealthy = up.unhealthy;
   if (row->state == SliceRow::State::kReleasing) return;
   if (row->pool == Pool::kHeld) {
-    h.ledger.move(row->agent, row->spec.resources, Pool::kHeld, Pool::kLeased);
+    h.book(row->spec.revocable).move(row->agent, row->spec.resources, Pool::kHeld, Pool::kLeased);
     row->pool = Pool::kLeased;
   }
   const bool was_up = std::exchange(row->state, SliceRow::State::kUp) == SliceRow::State::kUp;

@@ -67,10 +67,12 @@ std::string agent_state(const House& h, AgentIx ix) {
 
 Row agent_row(const House& h, AgentIx ix) {
   const AgentRow& row = h.agents.at(ix);
-  const Account& a = h.ledger.account(ix);
+  const Account &a = h.ledger.account(ix), &lent = h.lent.account(ix);
   std::string notes;
   for (const std::string& note : row.notes) notes += (notes.empty() ? "" : "; ") + note;
-  std::string unhealthy;
+  std::string unhealthy, figures;
+  for (const auto& [name, amount] : row.figures.items())
+    figures += (figures.empty() ? "" : ",") + name + "=" + std::to_string(amount);
   std::size_t healthy = 0;
   for (const Device& device : row.devices)
     if (!device.healthy)
@@ -97,7 +99,10 @@ Row agent_row(const House& h, AgentIx ix) {
                             ? format_duration(std::chrono::ceil<seconds>(std::max(Duration{0}, row.drain_deadline - h.now.mono)))
                             : ""},
            {"shortfall", a.shortfall ? "yes" : "no"},
-           {"notes", notes}}};
+           {"notes", notes},
+           {"lends", lent.total.empty() ? "" : to_text(without_traits(lent.total))},
+           {"lent", lent.leased.empty() ? "" : to_text(lent.leased)},
+           {"figures", figures}}};
 }
 
 Row framework_row(const House& h, FrameworkIx ix) {
@@ -105,7 +110,7 @@ Row framework_row(const House& h, FrameworkIx ix) {
   std::uint64_t unmet = 0;
   std::string lines;
   for (const LineRow& line : row.lines) {
-    unmet += line.wildcard ? 0 : line.unmet();
+    unmet += line.wildcard ? 0 : line.missing();
     if (lines.size() > 2000) continue;  // a person reads this
     lines += (lines.empty() ? "" : "; ") +
              (line.wildcard ? std::string("everything") : std::to_string(line.want.count) + "x " + to_text(line.want.shape));
@@ -144,7 +149,8 @@ Row slice_row(House& h, const SliceId& id) {
            {"state", std::string(slice_state_text(row.state))},
            {"gang", row.spec.gang.value != 0 ? std::to_string(row.spec.gang.value) : ""},
            {"role", row.spec.role},
-           {"resources", to_text(row.spec.resources)}}};
+           {"resources", to_text(row.spec.resources)},
+           {"revocable", row.spec.revocable ? "yes" : ""}}};
 }
 
 // Walks slices in the order (framework, number), by the owners' own sets; ghosts' are not shown.
@@ -181,7 +187,7 @@ void demand_page(const House& h, const std::string& after, std::uint32_t limit, 
       if (line != row.lines.end()) ++line;
     }
     for (; line != row.lines.end(); ++line) {
-      if (line->wildcard || line->unmet() == 0) continue;
+      if (line->wildcard || line->missing() == 0) continue;
       if (reply.rows.size() == limit) {
         reply.more = true;
         return;
@@ -190,7 +196,7 @@ void demand_page(const House& h, const std::string& after, std::uint32_t limit, 
                             {{"framework", row.id.str()},
                              {"line", std::to_string(line->want.id)},
                              {"role", row.role.str()},
-                             {"unmet", std::to_string(line->unmet())},
+                             {"unmet", std::to_string(line->missing())},
                              {"count", std::to_string(line->want.count)},
                              {"together", std::to_string(line->want.gang_min)},
                              {"shape", to_text(line->want.shape)}}});

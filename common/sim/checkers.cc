@@ -15,7 +15,11 @@ void LedgerChecker::stepped(Node& node, const Event&) {
   if (node.kind() != Node::Kind::kMaster || !node.alive()) return;
   const auto* master = dynamic_cast<const Master*>(node.actor());
   if (master == nullptr) return;
-  for (const auto& [agent, account] : master->accounts()) {
+  // What is lent is an account of its own: its parts make its own total.
+  std::vector<std::pair<AgentId, Master::Account>> accounts;
+  for (auto& entry : master->accounts()) accounts.emplace_back(entry);
+  for (const auto& [agent, account] : master->lent_accounts()) accounts.emplace_back(AgentId(agent.value + " (lent)"), account);
+  for (const auto& [agent, account] : accounts) {
     Resources sum;
     for (const auto& [name, part] : {std::pair<const char*, const Resources*>{"free", &account.free},
                                      {"offered", &account.offered},

@@ -196,7 +196,11 @@ struct Rig {
   Master::Account account(const std::string& agent) { return master->accounts().at(AgentId(agent)); }
 
   void check_ledger() {
-    for (const auto& [id, a] : master->accounts()) {
+    check_accounts(master->accounts());
+    check_accounts(master->lent_accounts());
+  }
+  static void check_accounts(const std::map<AgentId, Master::Account>& accounts) {
+    for (const auto& [id, a] : accounts) {
       std::int64_t cpus = 0, mem = 0;
       std::map<std::uint32_t, std::int64_t> node_cpus, total_node_cpus;
       std::map<std::string, int> devices;
