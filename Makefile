@@ -49,7 +49,7 @@ PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffer
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
              prometheus curl crun umoci
-PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio
+PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio ibverbs-utils iproute2
 PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
 PACKAGES_FUZZ  := clang libclang-rt-14-dev
@@ -143,7 +143,7 @@ RPATH     := -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN/../lib'
 # program:main:where:modules:libraries
 PROGS := \
   bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto,-lraft \
-  bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto \
+  bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto,-lseccomp \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
@@ -167,7 +167,7 @@ SLURM_NAMES := sbatch srun salloc squeue sacct sinfo scancel scontrol
 SLURM_LINKS := $(SLURM_NAMES:%=$(B)/bin/slurm/%)
 MANS    := $(wildcard man/*.[1-8])
 
-all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(SLURM_LINKS) $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc
+all: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-rsh $(SLURM_LINKS) $(PLUGINS:%=$(B)/plugins/%.so) $(CAPI) $(EXAMPLES) $(B)/bourse.pc $(B)/bin/bourse-wait
 
 # Objects are remade when the compiler or the flags change, not only when sources do.
 flags_text := $(CXX) $(all_cxx) $(all_cpp) $(CXXFLAGS) $(CPPFLAGS) $(opt_tests) $(CC) $(all_c) $(CFLAGS) $(shell $(CXX) -v 2>&1 | tail -1)
@@ -310,6 +310,11 @@ endef
 $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(eval $(call test,$(t)))))
 TEST_BINS    := $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(B)/tests/bin/$(t)))
 TOOL_BINS    := $(patsubst tests/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/tools/*.c))
+# It runs in the root of any image, so it brings all that it needs.
+$(B)/bin/bourse-wait: agent/container/wait.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=gnu11 -Wall -Wextra -O2 -static $< -o $@
 $(B)/tests/tools/%: tests/tools/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
@@ -334,10 +339,14 @@ $(B)/tests/icd/%.so: tests/icd/%.c
 
 # A kernel, and the first file system of a virtual machine with what has been built: see tests/vm.
 VM_IMAGE := $(if $(SAN),,$(B)/vm/initramfs)
-$(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(CAPI) $(B)/tests/bin/agent $(TOOL_BINS) $(wildcard tests/vm/*.sh) tests/vm/init
+$(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/bourse-wait $(CAPI) $(B)/tests/bin/agent $(TOOL_BINS) $(wildcard tests/vm/*.sh) tests/vm/init
 	$(call say,VM,$@)
 	$(Q)B=$(B) bash tests/vm/image.sh $(@D)
-vm-check: $(B)/vm/initramfs
+# The same with the kernel that has all modules, for soft-RoCE.
+$(B)/vm-rdma/initramfs: $(B)/vm/initramfs
+	$(call say,VM,$@)
+	$(Q)B=$(B) VM_KERNEL=linux-image-amd64 VM_MODULES="dummy ib_uverbs rdma_rxe" bash tests/vm/image.sh $(@D)
+vm-check: $(B)/vm/initramfs $(B)/vm-rdma/initramfs
 	$(Q)B=$(B) bash tests/vm/all.sh
 
 check: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE) lint
@@ -386,6 +395,7 @@ tidy: | $(GEN)
 # --- install ---------------------------------------------------------------------------------------------------------------
 install: all
 	$(Q)$(foreach p,$(PROGS),$(INSTALL) -D -m 755 $(B)/bin/$(call field,$(p),1) $(DESTDIR)$(call field,$(p),3)/$(call field,$(p),1) &&) true
+	$(Q)$(INSTALL) -D -m 755 $(B)/bin/bourse-wait $(DESTDIR)$(LIBEXECDIR)/bourse-wait
 	$(Q)ln -sf bourse $(DESTDIR)$(BINDIR)/bourse-rsh
 	$(Q)mkdir -p $(DESTDIR)$(LIBEXECDIR)/slurm && for n in $(SLURM_NAMES); do ln -sf $(BINDIR)/bourse $(DESTDIR)$(LIBEXECDIR)/slurm/$$n || exit 1; done
 	$(Q)ln -sf $(BINDIR)/submit $(DESTDIR)$(LIBEXECDIR)/slurm/sbatch

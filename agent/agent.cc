@@ -9,6 +9,7 @@
 #include "agent/checkpoint.h"
 #include "agent/generations.h"
 #include "agent/inventory.h"
+#include "agent/oversubscription.h"
 #include "agent/probing.h"
 #include "agent/session.h"
 #include "agent/slices.h"
@@ -38,9 +39,14 @@ struct Agent::Impl {
         session(options.id, options.masters),
         slices(options.id, inventory),
         streams(options.id),
-        tasks(options.id, options.settings.default_grace, slices, streams) {
+        tasks(options.id, options.settings.default_grace, slices, streams),
+        lending(slices, tasks) {
     session.on_hello([this] { return hello(); });
+    session.on_figures([this] { return figures(); });
     probes.configure(options.settings);
+    lending.configure(options.settings.lend);
+    warm.configure(options.settings.warm);
+    tasks.use_warm(&warm);
   }
 
   AgentOptions options;
@@ -50,6 +56,8 @@ struct Agent::Impl {
   SliceTable slices;
   StatusStreams streams;
   TaskTable tasks;
+  Oversubscription lending;
+  WarmPools warm;
   bool dead = false;      // refused to start
   bool restored = false;  // there was an earlier life
   ProbeTable probes;
@@ -78,6 +86,13 @@ struct Agent::Impl {
     for (AgentHello::Slice& slice : h.slices) slice.tasks = tasks.for_hello(slice.spec.id);
     h.degraded = h.inventory.labels.count("degraded") != 0;
     return h;
+  }
+
+  Counters figures() const {
+    Counters out;
+    lending.figures(out);
+    warm.figures(out);
+    return out;
   }
 
   void say_hello(Turn& t) {
@@ -149,6 +164,8 @@ struct Agent::Impl {
       reboot(t);
     }
     probes.begin(t);
+    lending.begin(t);
+    if (warm.on()) t.out.arm(timer_key(AgentTimer::kWarm), WarmPools::kTick);
   }
 
   void reboot(Turn& t) {
@@ -173,12 +190,13 @@ struct Agent::Impl {
     if (!probes.enough()) return;
     Inventory all = probes.inventory();
     all.labels["host"] = options.id.str();
+    all.revocable = lending.lendable();
     generations.stamp(t, all);
     const Inventory before = inventory.inventory();
     all.version = before.version;
     if (!inventory.known() || all != before) {
       all.version = before.version.next();
-      const bool listed = inventory.known();
+      const bool listed = inventory.known() && all.revocable == before.revocable;  // what is lent changes all the time
       inventory.set(std::move(all));
       if (session.begun()) t.say(difference(before, inventory.inventory()));
       if (listed)
@@ -196,6 +214,7 @@ struct Agent::Impl {
     // Our own boot id decides where we have one: a launcher says `rebooted` as long as it lives, to every agent.
     if (event.rebooted && restored && options.boot_id.empty()) reboot(t);
     slices.resume_host(t);
+    lending.host_is_back(t);
     tasks.host_tasks(t, event);
     std::vector<SliceId> ids;
     for (const auto& [id, slice] : slices.all()) ids.push_back(id);
@@ -215,6 +234,27 @@ struct Agent::Impl {
   void on(Turn& t, const SliceErased& event) {
     if (slices.erased(t, event.slice)) after_slice(t, event.slice);
   }
+  void on(Turn& t, const UsageSample& event) {
+    if (lending.usage(t, event)) publish(t);
+  }
+  // The framework hears of it by the end of the task or slice, with the figures.
+  void on(Turn& t, const PressureSample& event) {
+    const auto victim = lending.pressure(t, event);
+    if (!victim) return;
+    lending.evicted();
+    t.out.log(log_text(LogLevel::kWarn, "evicted",
+                       {{"task", to_text(victim->task)}, {"slice", to_text(victim->slice)}, {"reason", victim->why}}));
+    if (victim->last) {
+      release(t, victim->slice, SliceEnd::kRevoked, Duration(0), victim->why);
+    } else {
+      tasks.preempt(t, victim->task, victim->why);
+    }
+  }
+  void keep_warm(Turn& t) {
+    t.host(KeepWarm{warm.wanted()});
+    warm.asked(t.now.mono);
+  }
+  void on(Turn& t, const WarmState& event) { warm.state(t.now.mono, event); }
   void on(Turn& t, const TaskStarted& event) { tasks.started(t, event); }
   void on(Turn& t, const TaskStartFailed& event) { tasks.start_failed(t, event); }
   void on(Turn& t, const TaskEnded& event) { tasks.ended(t, event); }
@@ -279,7 +319,10 @@ struct Agent::Impl {
   void message(Turn& t, const Heartbeat& m) {
     if (m.reprobe) probes.look(t, "an operator asked");
   }
-  void message(Turn& t, const CarveSlices& m) { slices.carve(t, m); }
+  void message(Turn& t, const CarveSlices& m) {
+    slices.carve(t, m);
+    if (std::any_of(m.slices.begin(), m.slices.end(), [](const SliceSpec& s) { return s.revocable; })) lending.begin(t);
+  }
   void message(Turn& t, const CommitGang& m) { slices.commit(t, m); }
   void message(Turn& t, const AbortGang& m) {
     for (const SliceId& id : slices.of_gang(m.framework, m.gang))
@@ -351,6 +394,15 @@ struct Agent::Impl {
       }
       case AgentTimer::kRepair:
         repair_due(t);
+        break;
+      case AgentTimer::kLend:
+        lending.due(t);
+        break;
+      case AgentTimer::kWarm:
+        if (!warm.on()) break;
+        warm.tick(t.now.mono);
+        keep_warm(t);
+        t.out.arm(timer_key(AgentTimer::kWarm), WarmPools::kTick);
         break;
       case AgentTimer::kProbe:
         probes.due(t, key);
@@ -430,6 +482,15 @@ struct Agent::Impl {
     options.settings = *std::move(settings);
     tasks.set_default_grace(options.settings.default_grace);
     probes.configure(options.settings);
+    if (lending.configure(options.settings.lend))
+      for (const SliceId& id : lending.lent())
+        release(t, id, SliceEnd::kRevoked, options.settings.default_grace,
+                "this agent lends nothing any more: its configuration has changed");
+    lending.begin(t);
+    const bool was_warm = warm.on();
+    warm.configure(options.settings.warm);
+    if (was_warm || warm.on()) keep_warm(t);
+    if (warm.on()) t.out.arm(timer_key(AgentTimer::kWarm), WarmPools::kTick);
     t.out.log(log_text(LogLevel::kInfo, "reloaded", {{"then", "probing; slices and tasks stay"}}));
     probes.look(t, {});
     publish(t);

@@ -9,7 +9,7 @@
 namespace bourse {
 namespace {
 
-constexpr std::uint8_t kRecordVersion = 1;
+constexpr std::uint8_t kRecordVersion = 2;  // 2: a task's priority; a record without one is written as of version 1
 constexpr char kSnapshotMark = 'S';
 
 enum class Type : std::uint8_t {
@@ -28,9 +28,9 @@ enum class Type : std::uint8_t {
 
 class Writer {
  public:
-  explicit Writer(Type type) {
+  explicit Writer(Type type, std::uint8_t version = 1) {
     bytes_.push_back(static_cast<char>(type));
-    bytes_.push_back(static_cast<char>(kRecordVersion));
+    bytes_.push_back(static_cast<char>(version));
   }
   Writer& number(std::uint64_t n) {
     for (; n >= 0x80; n >>= 7) bytes_.push_back(static_cast<char>(n | 0x80));
@@ -120,8 +120,8 @@ struct Encoder {
   std::string operator()(const SliceGoneRecord& r) const { return Writer(Type::kSliceGone).slice(r.slice).take(); }
   std::string operator()(const TaskRecord& r) const {
     const TaskLimits& l = r.limits;
-    return Writer(Type::kTask)
-        .task(r.task)
+    Writer out(Type::kTask, l.priority == 0 ? 1 : 2);
+    out.task(r.task)
         .slice(r.slice)
         .text(l.user)
         .time(l.time_limit)
@@ -130,8 +130,9 @@ struct Encoder {
         .number(static_cast<std::uint32_t>(l.warn_signal))
         .flag(l.warn_shell_only)
         .flag(l.fence_lease)
-        .text(r.payload)
-        .take();
+        .text(r.payload);
+    if (l.priority != 0) out.number(static_cast<std::uint32_t>(l.priority));
+    return out.take();
   }
   std::string operator()(const StartedRecord& r) const {
     return Writer(Type::kStarted).task(r.task).time(r.mono).time(r.wall).take();
@@ -200,6 +201,7 @@ Result<CheckpointRecord> decode_body(Type type, Reader& in) {
       r.limits.warn_shell_only = in.flag();
       r.limits.fence_lease = in.flag();
       r.payload = in.text();
+      if (!in.done()) r.limits.priority = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number()));
       return CheckpointRecord(std::move(r));
     }
     case Type::kStarted: {

@@ -27,6 +27,7 @@ struct TaskLimits {
   Duration time_limit = kNoLimit, kill_grace{0}, warn_before{0};
   std::int32_t warn_signal = 0;
   bool warn_shell_only = false, fence_lease = false;
+  std::int32_t priority = 0;
   bool operator==(const TaskLimits&) const = default;
 };
 

@@ -12,6 +12,8 @@
 #include <map>
 #include <utility>
 
+#include "agent/psi.h"
+#include "agent/warm_keeper.h"
 #include "common/core/hooks.h"
 #include "common/world/files.h"
 #include "common/world/log.h"
@@ -100,6 +102,8 @@ struct Host::Impl {
   std::vector<TaskKey> forgets;              // to be sent; lost with the connection, for the launcher then tells the ends again
   Reactor::TimerId forget_timer = 0;
   std::map<std::pair<std::string, std::uint32_t>, Duration> users;  // accounts that exist, and until when that is believed
+  std::unique_ptr<PsiWatch> psi;                                    // once somebody has asked
+  std::unique_ptr<WarmKeeper> warm;                                 // likewise
   std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);      // outlives us in what was deferred
 
   Impl(Reactor& r, HostOptions o, std::unique_ptr<Prober> q, Post p, KnownSlices k, ArtifactStore a)
@@ -239,6 +243,11 @@ struct Host::Impl {
     std::erase_if(begun, [&p](const launcher::StartedTask& one) { return one.task == p.task; });  // its end says all
     post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak, p.started, p.ended});
   }
+  void receive(launcher::Measured& p) {
+    UsageSample sample;
+    for (const auto& s : p.slices) sample.slices.push_back({s.slice, s.use.cpu, s.use.mem, s.use.critical});
+    post(std::move(sample));
+  }
   template <class Other>
   void receive(Other&) {
     log_event(LogLevel::kWarn, "launcher_packet", {{"reason", "a packet that only the agent sends"}, {"then", "ignoring it"}});
@@ -286,19 +295,41 @@ struct Host::Impl {
     hooks::crash_point("agent.after_append");
     auto confine = confine_of(a.spec, options.limits);
     if (!confine) return post(TaskStartFailed{a.task, confine.error().text(), false});
-    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes, a.hypervisor};
+    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes, a.hypervisor, a.warm};
     if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text(), false});
     if (auto resolved = artifacts.resolve(start.spec); !resolved)
       return post(TaskStartFailed{a.task, resolved.error().text(), false});
     hooks::crash_point("agent.before_start");
+    if (!a.warm.empty() && warm) warm->claimed(a.warm);
     const auto sent = send(launcher::Packet(std::move(start)));
     send_forgets();
     // Gone: it is asked for again when the launcher is back. Too large or too slow: that would not help.
     if (!sent && sent.error().code() != Code::kGone) return post(TaskStartFailed{a.task, sent.error().text(), false});
     hooks::crash_point("agent.after_start");
   }
-  template <class Other>
-  void act(const Other&) {}
+  void act(const MeasureUsage&) {
+    if (ready) (void)send(launcher::Packet(launcher::Measure{}));
+    if (!psi)
+      psi = std::make_unique<PsiWatch>(reactor, pressure_files(options.limits.root, options.cgroup_root),
+                                       [this](PressureSample sample) { post(std::move(sample)); });
+    psi->sample();
+  }
+  void act(const LimitRevocable& a) {
+    if (ready) (void)send(launcher::Packet(launcher::LimitLent{a.mem}));
+  }
+  void act(const SqueezeSlice& a) {
+    if (ready) (void)send(launcher::Packet(launcher::Squeeze{a.slice, a.mem_high}));
+  }
+  void act(const KeepWarm& a) {
+    if (!warm)
+      warm = std::make_unique<WarmKeeper>(
+          reactor, options.state_dir, directory_of(options.launcher) + "/",
+          [this](const TaskSpec& spec) { return confine_of(spec, options.limits); },
+          [this](WarmState now_warm) { post(std::move(now_warm)); });
+    KeepWarm wanted = a;  // a script that a task brings is a file by now, mounted where the next one finds it
+    std::erase_if(wanted.pools, [this](KeepWarm::Pool& pool) { return !artifacts.resolve(pool.spec); });
+    warm->keep(wanted);
+  }
   void act(const RunProbe& a) {
     if (a.probe != kProbeIsolation) return prober->run(a, post);
     if (!ready) {

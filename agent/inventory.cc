@@ -1,5 +1,7 @@
 #include "agent/inventory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <set>
 
@@ -46,6 +48,7 @@ void AgentInventory::recount() {
     text += (text.empty() ? "" : "; ") + std::move(why);
   };
   for (const auto& [id, spec] : taken_) {
+    if (spec.revocable) continue;
     Resources amount = spec.resources;
     const std::vector<DeviceShare> devices = std::move(amount.devices);
     amount.devices.clear();
@@ -144,6 +147,14 @@ bool AgentInventory::pick(std::int64_t node, std::int64_t count, std::vector<std
 Result<SliceSpec> AgentInventory::carve(SliceSpec spec) {
   if (taken_.count(spec.id) != 0) return Error(Code::kExists, "slice " + to_text(spec.id) + " exists");
   if (!known_) return Error(Code::kBusy, "the host's inventory is not known yet");
+  if (spec.revocable) {
+    if (const Resources left = lent_left(); !left.contains(spec.resources))
+      return Error(Code::kBusy, "asked for " + to_text(spec.resources) + " of what is lent, there is " +
+                                    (left.empty() ? "nothing" : to_text(left)) + " of it now");
+    spec.cpuset.clear();  // it runs where its lenders' cores are idle
+    taken_.emplace(spec.id, spec);
+    return spec;
+  }
   if (short_) return Error(Code::kBusy, "the host's inventory shrank below what its slices have");
   for (const DeviceShare& share : spec.resources.devices) BOURSE_TRY(check_device(share));
   if (auto taken = free_.subtract(spec.resources); !taken)
@@ -182,6 +193,13 @@ Result<SliceSpec> AgentInventory::carve(SliceSpec spec) {
   return spec;
 }
 
+Resources AgentInventory::lent_left() const {
+  Resources left = inventory_.revocable;
+  for (const auto& [id, spec] : taken_)
+    if (spec.revocable && !left.subtract(spec.resources)) return {};
+  return left;
+}
+
 void AgentInventory::restore(const SliceSpec& spec) {
   taken_[spec.id] = spec;
   if (!known_) return;
@@ -195,7 +213,7 @@ void AgentInventory::give_back(const SliceId& slice) {
   const SliceSpec spec = std::move(it->second);
   taken_.erase(it);
   mark(spec, false);
-  if (!known_) return;
+  if (!known_ || spec.revocable) return;
   const bool exact = !short_ && misfits_.empty();
   if (!exact || !free_.add(spec.resources)) recount();
 }
@@ -205,6 +223,21 @@ std::vector<std::string> AgentInventory::device_nodes(const SliceSpec& spec) con
   for (const DeviceShare& share : spec.resources.devices)
     if (const Device* device = find_device(share.device)) nodes.insert(device->nodes.begin(), device->nodes.end());
   return {nodes.begin(), nodes.end()};
+}
+
+std::uint64_t AgentInventory::memory_lock(const SliceSpec& spec) const {
+  constexpr const char* kAttribute = "memlock";
+  constexpr std::uint64_t kUnlimited = RLIM_INFINITY;
+  std::uint64_t sum = 0;
+  for (const DeviceShare& share : spec.resources.devices) {
+    const Device* device = find_device(share.device);
+    if (device == nullptr) continue;
+    const auto asked = device->attributes.find(kAttribute);
+    if (asked == device->attributes.end()) continue;
+    if (asked->second == "unlimited") return kUnlimited;
+    if (const auto size = parse_size(asked->second)) sum += static_cast<std::uint64_t>(size->value);
+  }
+  return sum;
 }
 
 std::string AgentInventory::hypervisor(const SliceSpec& spec) const {

@@ -37,6 +37,9 @@ class AgentInventory {
   // BOURSE_DEVICE_SHARES, and NAME for each device attribute "env.NAME", values joined by commas. An empty value: the variable is
   // one by which this host names devices, and the slice has none of them.
   [[nodiscard]] std::vector<std::string> device_nodes(const SliceSpec& spec) const;
+  // Memory that tasks of the slice may lock for its devices' sake (attribute "memlock": "unlimited", or a size; sums): RLIM_INFINITY,
+  // bytes, or 0: none of them asks for any.
+  [[nodiscard]] std::uint64_t memory_lock(const SliceSpec& spec) const;
   // libvirt's URI of the hypervisor among its devices; "": it has none.
   [[nodiscard]] std::string hypervisor(const SliceSpec& spec) const;
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> device_environment(const SliceSpec& spec) const;
@@ -58,6 +61,7 @@ class AgentInventory {
   Inventory inventory_;
   bool known_ = false, short_ = false;
   Resources free_;
+  [[nodiscard]] Resources lent_left() const;  // of what the inventory lends, beside the slices that have of it
   std::map<SliceId, SliceSpec> taken_;
   std::map<SliceId, std::string> misfits_;
   std::set<SliceId> absent_;  // of those: for a device that no probe finds

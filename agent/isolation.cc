@@ -101,6 +101,7 @@ Result<SliceLimits> limits_of(const SliceSpec& spec, const std::vector<std::stri
   limits.pids = options.pids_max;
   limits.mem_high = Bytes{limits.mem.value / kPermille * options.mem_high_permille};
   limits.io = options.io;
+  limits.revocable = spec.revocable;
   limits.devices_limited = options.limit_devices;
   if (!options.limit_devices) return limits;
   limits.devices = options.devices;

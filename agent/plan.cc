@@ -44,6 +44,26 @@ Result<std::vector<std::string>> chosen(const Config& config) {
   return names;
 }
 
+constexpr std::int32_t kPermilleOfPercent = 10;
+
+Result<LendSettings> lending(const Config& config) {
+  LendSettings lend;
+  lend.on = config.flag("agent", "oversubscribe");
+  lend.every = config.duration("agent", "oversubscribe_every");
+  lend.slack.window = config.duration("agent", "oversubscribe_window");
+  lend.slack.settle = config.duration("agent", "oversubscribe_settle");
+  lend.slack.keep_permille = static_cast<std::int32_t>(config.integer("agent", "oversubscribe_keep")) * kPermilleOfPercent;
+  lend.pressure.evict = static_cast<std::int32_t>(config.integer("agent", "pressure_evict")) * kPermilleOfPercent;
+  lend.pressure.stop = static_cast<std::int32_t>(config.integer("agent", "pressure_stop")) * kPermilleOfPercent;
+  lend.pressure.notice = config.duration("agent", "pressure_notice");
+  if (lend.pressure.stop > lend.pressure.evict)
+    return Error(Code::kInvalid, "agent.pressure_stop: " + std::to_string(config.integer("agent", "pressure_stop")) +
+                                     " is more than agent.pressure_evict, " +
+                                     std::to_string(config.integer("agent", "pressure_evict")) +
+                                     ": evicting would end before it begins");
+  return lend;
+}
+
 }  // namespace
 
 Result<ProbingPlan> plan_probes(const Config& config, const std::string& config_path) {
@@ -51,6 +71,8 @@ Result<ProbingPlan> plan_probes(const Config& config, const std::string& config_
   plan.settings.labels = config.table("agent", "labels");
   plan.settings.reprobe = config.duration("agent", "reprobe");
   plan.settings.default_grace = config.duration("agent", "kill_grace");
+  plan.settings.lend = BOURSE_TRY(lending(config));
+  plan.settings.warm = {config.flag("agent", "prewarm"), config.size("agent", "prewarm_memory")};
   std::vector<std::string> names = BOURSE_TRY(chosen(config));
   std::map<std::string, Duration> limits;
   for (const auto& [name, text] : config.table("agent", "probe_limits")) {

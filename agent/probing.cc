@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/core/hooks.h"
 #include "common/core/units.h"
 #include "common/world/log.h"
 
@@ -85,6 +86,14 @@ bool ProbeTable::done(Turn& turn, const ProbeDone& event) {
     probe.failures = 0;
     probe.failure.clear();
     probe.found = event.inventory;
+    const bool ill = std::any_of(event.inventory.devices.begin(), event.inventory.devices.end(),
+                                 [](const Device& device) { return !device.healthy; });
+    probe.ill = ill ? probe.ill + 1 : 0;
+    if (ill && !hooks::mutant("agent.ill_devices_wait")) {
+      turn.out.arm(timer_key(AgentTimer::kProbe, kRetry, event.probe),
+                   std::min(kIllFirst * (1U << std::min<std::uint32_t>(probe.ill - 1, 16)), Duration(kIllMost)));
+      probe.retry_armed = true;
+    }
   }
   if (probe.again) ask(turn, event.probe, probe);
   if (!patience_over_ && all_answered()) {

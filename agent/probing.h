@@ -3,7 +3,8 @@
 // All probes run at the start, every `reprobe`, when the kernel or an administrator says that the hardware changed (HardwareChanged,
 // Heartbeat.reprobe, Reload), side by side, each with its limit. One that fails (crash, hang, error) costs its own results of that
 // run and nothing else: what it found before stays, with a note, and it is tried again after 30 s, doubling to an hour; a
-// round that somebody asked for tries it at once. A failure is logged when it begins and when it is over, not in between.
+// round that somebody asked for tries it at once. One that finds a device ill (a daemon that is away, a port that is down) looks again
+// after 5 s, doubling to five minutes, so that what comes back is of use without anybody's word. A failure is logged when it begins and when it is over, not in between.
 #pragma once
 
 #include <map>
@@ -21,6 +22,7 @@ class ProbeTable {
  public:
   static constexpr Duration kPatience = seconds(3);  // the first hello waits so long for probes other than the first
   static constexpr Duration kRetryFirst = seconds(30), kRetryMost = seconds(3600);
+  static constexpr Duration kIllFirst = seconds(5), kIllMost = seconds(300);
 
   // Probes that are planned no longer are forgotten with all that they found.
   void configure(const AgentSettings& settings);
@@ -43,6 +45,7 @@ class ProbeTable {
     Duration limit{0};
     bool running = false, again = false, answered = false, retry_armed = false;
     std::uint32_t failures = 0;
+    std::uint32_t ill = 0;  // runs one after another that found a device which is not healthy
     std::string failure;
     std::optional<Inventory> found;
   };

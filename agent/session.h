@@ -25,7 +25,9 @@ enum class AgentTimer : std::uint32_t {
   kResend,
   kRepair,
   kProbe,
-  kFence
+  kFence,
+  kLend,
+  kWarm
 };
 
 inline TimerKey timer_key(AgentTimer kind, std::uint64_t a = 0, std::string name = {}) {
@@ -37,6 +39,7 @@ class AgentSession {
   AgentSession(AgentId agent, std::size_t masters) : agent_(std::move(agent)), search_("agent " + agent_.str(), masters) {}
   using MakeHello = std::function<AgentHello()>;
   void on_hello(MakeHello make) { make_hello_ = std::move(make); }
+  void on_figures(std::function<Counters()> make) { make_figures_ = std::move(make); }  // with heartbeats; empty: nothing to count
   void start(Incarnation incarnation) {
     incarnation_ = incarnation;
     search_.start(incarnation);
@@ -82,6 +85,8 @@ class AgentSession {
   MasterSearch search_;
   Incarnation incarnation_;
   MakeHello make_hello_;
+  std::function<Counters()> make_figures_;
+  Duration last_figures_{0};
   Phase phase_ = Phase::kIdle;
   Epoch epoch_;
   std::string cluster_;

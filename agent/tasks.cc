@@ -1,5 +1,6 @@
 #include "agent/tasks.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -10,6 +11,20 @@
 #include "common/world/log.h"
 
 namespace bourse {
+
+namespace {
+
+// What an adapter reads and writes by itself is locked memory. A job's own limit comes from whoever submitted it and knows nothing of
+// that; it is only ever raised.
+void raise_memory_lock(TaskSpec& spec, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  for (const Rlimit& limit : spec.rlimits)
+    if (limit.resource == RLIMIT_MEMLOCK && limit.soft >= bytes) return;
+  std::erase_if(spec.rlimits, [](const Rlimit& limit) { return limit.resource == RLIMIT_MEMLOCK; });
+  spec.rlimits.push_back({RLIMIT_MEMLOCK, bytes, bytes});
+}
+
+}  // namespace
 
 TaskTable::Task* TaskTable::find(const TaskKey& key) {
   const auto it = tasks_.find(key);
@@ -79,8 +94,8 @@ void TaskTable::launch(Turn& turn, const Launch& message) {
 
   const bool ready = slice->phase == SliceTable::Phase::kUp;
   Task& task = insert(key, message.slice);
-  task.limits = TaskLimits{spec->user,        spec->time_limit,      spec->kill_grace, spec->warn_before,
-                           spec->warn_signal, spec->warn_shell_only, spec->fence_lease};
+  task.limits = TaskLimits{spec->user,        spec->time_limit,      spec->kill_grace,  spec->warn_before,
+                           spec->warn_signal, spec->warn_shell_only, spec->fence_lease, spec->priority};
   task.payload = message.payload;
   task.spec = std::make_unique<TaskSpec>(*std::move(spec));
   slices_.task_begun(message.slice, task.limits.user);
@@ -116,6 +131,8 @@ void TaskTable::start(Turn& turn, Task& task) {
     }
     task.spec = std::make_unique<TaskSpec>(*std::move(spec));
   }
+  const bool first = task.phase == Phase::kWaiting && !task.restored;
+  bool later = false;
   task.phase = Phase::kStarting;
   task.ran = true;
   task.started_mono = turn.now.mono;  // asked for; until its start is told
@@ -124,12 +141,22 @@ void TaskTable::start(Turn& turn, Task& task) {
   task.spec.reset();
   add_environment(turn, task, spec);
   const SliceTable::Slice* slice = slices_.find(task.slice);
+  if (slice != nullptr && !hooks::mutant("agent.no_memory_lock"))
+    raise_memory_lock(spec, slices_.inventory().memory_lock(slice->spec));
   StartTask start{task.key, task.slice, std::move(spec)};
   if (start.spec.kind == TaskKind::kContainer && slice != nullptr)
     start.device_nodes = slices_.inventory().device_nodes(slice->spec);
+  // Its devices are not known ahead. One that was asked for before runs, or it does not: only the host knows, and it is not counted twice.
+  if (warm_ != nullptr && warm_->on() && first && start.device_nodes.empty()) {
+    if (const std::string pool = pool_name(start.spec); !pool.empty()) {
+      start.warm = warm_->claim(turn.now.mono, pool, start.spec);
+      later = true;
+    }
+  }
   // Without one the launcher refuses, unless it has started the task already.
   if (start.spec.kind == TaskKind::kMicroVm && slice != nullptr) start.hypervisor = slices_.inventory().hypervisor(slice->spec);
   turn.host(std::move(start));
+  if (later) turn.host(KeepWarm{warm_->wanted()}), warm_->asked(turn.now.mono);
 }
 
 void TaskTable::start_waiting(Turn& turn, const SliceId& slice) {
@@ -207,6 +234,28 @@ void TaskTable::end_all(Turn& turn, const SliceId& slice, TaskState cause, Durat
   const std::set<TaskId> ids = in->second.active;
   for (const TaskId& id : ids)
     if (Task* task = find({slice.framework, id}); task != nullptr) begin_end(turn, *task, cause, grace, why);
+}
+
+std::vector<TaskTable::Lent> TaskTable::lent() const {
+  std::vector<Lent> out;
+  for (const auto& [id, slice] : slices_.all()) {
+    if (!slice.spec.revocable) continue;
+    const auto in = by_slice_.find(id);
+    if (in == by_slice_.end()) continue;
+    for (const TaskId& task_id : in->second.active) {
+      const auto found = tasks_.find(TaskKey{id.framework, task_id});
+      if (found == tasks_.end() || found->second.phase == Phase::kEnded || found->second.cause != TaskState::kStaging) continue;
+      const Task& task = found->second;
+      out.push_back({task.key, id, task.limits.priority, task.limits.warn_signal, task.limits.warn_shell_only, task.handle});
+    }
+  }
+  std::sort(out.begin(), out.end(),
+            [](const Lent& a, const Lent& b) { return std::pair(a.priority, b.handle) < std::pair(b.priority, a.handle); });
+  return out;
+}
+
+void TaskTable::preempt(Turn& turn, const TaskKey& key, const std::string& why) {
+  if (Task* task = find(key); task != nullptr) begin_end(turn, *task, TaskState::kPreempted, Duration(0), why);
 }
 
 void TaskTable::fail_waiting(Turn& turn, const SliceId& slice, const std::string& why) {

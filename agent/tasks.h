@@ -15,6 +15,7 @@
 
 #include "agent/slices.h"
 #include "agent/status_stream.h"
+#include "agent/warm_pools.h"
 
 namespace bourse {
 
@@ -29,6 +30,7 @@ class TaskTable {
   TaskTable(AgentId agent, Duration default_grace, SliceTable& slices, StatusStreams& streams)
       : agent_(std::move(agent)), default_grace_(default_grace), slices_(slices), streams_(streams) {}
   void set_default_grace(Duration grace) { default_grace_ = grace; }
+  void use_warm(WarmPools* pools) { warm_ = pools; }
 
   void launch(Turn& turn, const Launch& message);
   void kill(Turn& turn, const Kill& message);
@@ -61,6 +63,18 @@ class TaskTable {
   void renumber(const StatusStreams::Renumbered& renumbered);
   void snapshot_tasks(std::vector<CheckpointRecord>& out) const;
   void snapshot_tombstones(std::vector<CheckpointRecord>& out) const;
+
+  // Tasks of revocable slices that nobody has asked to end, in the order in which they go under pressure: the lowest priority first,
+  // among equals the youngest.
+  struct Lent {
+    TaskKey task;
+    SliceId slice;
+    std::int32_t priority = 0, warn_signal = 0;
+    bool warn_shell_only = false;
+    std::uint64_t handle = 0;
+  };
+  [[nodiscard]] std::vector<Lent> lent() const;
+  void preempt(Turn& turn, const TaskKey& key, const std::string& why);  // at once: its memory is needed
 
   [[nodiscard]] std::vector<TaskKey> active() const;
   [[nodiscard]] std::vector<TaskId> for_hello(const SliceId& slice) const;
@@ -115,6 +129,7 @@ class TaskTable {
   Duration default_grace_;
   SliceTable& slices_;
   StatusStreams& streams_;
+  WarmPools* warm_ = nullptr;
   std::map<TaskKey, Task> tasks_;
   std::map<std::uint64_t, TaskKey> handles_;
   std::uint64_t next_handle_ = 1;

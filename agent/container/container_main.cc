@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "agent/container/config.h"
+#include "agent/container/park.h"
 #include "agent/container/unpack.h"
 #include "agent/launcher/init.h"
 #include "common/core/hooks.h"
@@ -57,11 +58,13 @@ constexpr const char* kUsage =
     "  --disk-tmp           /tmp is on disk, not in memory\n"
     "  --ipc                System V IPC and /dev/shm of its own\n"
     "  --net                nothing but a loopback of its own\n"
+    "  --park SOCKET        start nothing yet, wait there for a task\n"
+    "  --warm SOCKET        run in the container that waits there, if it does\n"
     "  --runtime PATH       instead of crun\n";
 constexpr std::size_t kImagesKept = 16;  // unpacked images of one user; the least recently used go first
 
 struct Arguments {
-  std::string scratch, images, image, runtime = "crun";
+  std::string scratch, images, image, park, warm, runtime = "crun";
   std::vector<std::string> mounts;
   bourse::container::UnpackLimits unpack;
   bool disk_tmp = false;
@@ -124,6 +127,10 @@ Arguments parse(int argc, char** argv) {
       out.mounts.push_back(value);
     } else if (word == "--device") {
       out.wanted.devices.push_back(value);
+    } else if (word == "--park") {
+      out.park = value;
+    } else if (word == "--warm") {
+      out.warm = value;
     } else if (word == "--runtime") {
       out.runtime = value;
     } else {
@@ -370,6 +377,18 @@ void make_mounts(Arguments& a) {
   a.wanted.mounts = std::move(mounts);
 }
 
+// The program of a container that waits, whatever its image has: from beside us, seen at a path of its own.
+void put_waiter(Arguments& a) {
+  const std::string program = fs::read_symlink("/proc/self/exe").parent_path() / "bourse-wait";
+  const int fd = open(program.c_str(), O_PATH | O_CLOEXEC);
+  if (fd < 0) fail_errno("open " + program);
+  const std::string point = a.scratch + "/wait";
+  close(open(point.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  bind_mount(fd, point, true);
+  close(fd);
+  a.wanted.mounts.push_back({point, bourse::container::kWaitInside, true});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -385,6 +404,8 @@ int main(int argc, char** argv) {
   Arguments a = parse(argc, argv);
   if (geteuid() != 0) fail("containers need a launcher that runs as root");
   a.wanted.umask = umask(022);
+  if (!a.warm.empty() && !bourse::hooks::mutant("container.never_warm")) (void)bourse::container::claim(a.warm, a.wanted);
+  if (!a.park.empty()) a.wanted.argv = {bourse::container::kWaitInside}, a.wanted.env.clear();
   if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) fail_errno("mount namespace");
   bourse::container::ImageConfig image;
   const int root = open_image(a, image);
@@ -395,6 +416,7 @@ int main(int argc, char** argv) {
   close(root);
   make_sys(a);
   make_mounts(a);
+  if (!a.park.empty()) put_waiter(a);
   if (a.disk_tmp) {
     a.wanted.tmp = a.scratch + "/tmp";
     make_dir(a.wanted.tmp, 0700);
@@ -409,11 +431,16 @@ int main(int argc, char** argv) {
   bourse::hooks::crash_point("container.before_runtime");
   const std::string state = a.scratch + "/runtime";
   make_dir(state, 0700);
-  const char* words[] = {a.runtime.c_str(), "--cgroup-manager=disabled", "--root", state.c_str(), "run",
-                         "--bundle",        a.scratch.c_str(),           "task",   nullptr};
+  std::vector<std::string> words = {a.runtime, "--cgroup-manager=disabled", "--root", state, "run", "--bundle", a.scratch};
+  if (!a.park.empty()) words.emplace_back("--preserve-fds=1");
+  words.emplace_back("task");
   umask(0);  // nodes of devices get their modes
   if (clearenv() != 0 || setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1) != 0)
     fail_errno("environment");
-  execvp(a.runtime.c_str(), const_cast<char* const*>(words));
+  if (!a.park.empty()) bourse::container::hold(a.park, words, a.scratch);
+  std::vector<char*> argv_of_runtime;
+  for (std::string& word : words) argv_of_runtime.push_back(word.data());
+  argv_of_runtime.push_back(nullptr);
+  execvp(a.runtime.c_str(), argv_of_runtime.data());
   fail(a.runtime + " cannot be run: " + std::strerror(errno) + (errno == ENOENT ? " (Debian's package is called crun)" : ""));
 }

@@ -30,10 +30,14 @@ CgroupBase::~CgroupBase() {
 }
 
 // '/' may be in a framework's name; ',' may not.
-std::string CgroupBase::dir_name(const std::string& slice) {
-  std::string out = slice;
-  std::replace(out.begin(), out.end(), '/', ',');
-  return out;
+std::string CgroupBase::flat_name(std::string slice) {
+  std::replace(slice.begin(), slice.end(), '/', ',');
+  return slice;
+}
+
+std::string CgroupBase::dir_name(const std::string& slice) const {
+  std::string out = flat_name(slice);
+  return lent_.count(out) == 0 ? out : std::string(kLentDir) + "/" + out;
 }
 
 // All trees of a leaf are entered together, so one tells who is in it: the first, which is the best one to kill in.
@@ -69,7 +73,12 @@ void CgroupBase::close_slice(Slice& slice) {
 }
 
 Result<> CgroupBase::prepare(const std::string& slice, const SliceLimits& limits) {
+  if (limits.revocable) lent_.insert(flat_name(slice));
   const std::string dir = dir_name(slice);
+  if (limits.revocable) {
+    for (const auto& tree : trees_) BOURSE_TRY(cgroup::make_dir(tree.path + "/" + kLentDir));
+    BOURSE_TRY(limit_lent_dir(lent_mem_));
+  }
   for (const auto& tree : trees_) {
     if (tree.per_leaf || uses(tree, limits)) BOURSE_TRY(cgroup::make_dir(tree.path + "/" + dir));
     hooks::crash_point("isolator.half_made");
@@ -85,6 +94,7 @@ Result<> CgroupBase::prepare(const std::string& slice, const SliceLimits& limits
 // Where nothing is left (the host lost cores) they run everywhere.
 SliceLimits CgroupBase::bound(Slice& slice) const {
   SliceLimits limits = slice.limits;
+  if (limits.revocable) return limits;  // where its lenders are idle: anywhere, behind everybody
   if (!limits.cpuset.empty()) {
     slice.floats = false;
     return limits;
@@ -107,7 +117,7 @@ void CgroupBase::count_own(const std::vector<std::uint32_t>& cores, int more) {
 Result<> CgroupBase::move_shared(const std::string& but) {
   Result<> result;
   for (auto& [dir, s] : slices_) {
-    if (!s.prepared || !s.limits.cpuset.empty() || dir == but) continue;
+    if (!s.prepared || !s.limits.cpuset.empty() || s.limits.revocable || dir == but) continue;
     auto applied = apply(dir, bound(s));
     if (!applied) result = std::move(applied);
   }
@@ -309,6 +319,12 @@ Result<> CgroupBase::detach(const std::string& slice, const std::string& task) {
 
 Result<> CgroupBase::release(const std::string& slice) {
   const std::string dir = dir_name(slice);
+  auto released = release_dir(dir);
+  if (released) lent_.erase(flat_name(slice));
+  return released;
+}
+
+Result<> CgroupBase::release_dir(const std::string& dir) {
   const auto it = slices_.find(dir);
   Result<> result;
   if (it != slices_.end()) {
@@ -380,17 +396,55 @@ Result<> CgroupBase::adopt(const std::string& slice, const std::string& task, co
   return {};
 }
 
+// --- lending -----------------------------------------------------------------------------------------------------------------
+
+Result<SliceUse> CgroupBase::measure(const std::string& slice) {
+  const std::string dir = dir_name(slice);
+  const auto it = slices_.find(dir);
+  if (it == slices_.end()) return no_slice(slice);
+  Slice& s = it->second;
+  SliceUse use = slice_use(dir);
+  std::vector<std::string> leaves;
+  for (const auto& [task, leaf] : s.tasks) {
+    leaves.push_back(leaf.name);
+    for (const auto pid : cgroup::members(first_tree().path + "/" + dir + "/" + leaf.name)) {
+      const auto adjusted = cgroup::read_file("/proc/" + std::to_string(pid) + "/oom_score_adj");
+      use.critical = use.critical || (adjusted && !adjusted->empty() && adjusted->front() == '-');
+    }
+  }
+  if (use.critical && !s.guarded && !s.limits.revocable) {
+    s.guarded = true;
+    guard(dir, s.limits, leaves);
+  }
+  return use;
+}
+
+Result<> CgroupBase::limit_lent(Bytes mem) {
+  lent_mem_ = mem;
+  return lent_.empty() ? Result<>() : limit_lent_dir(mem);
+}
+
+Result<> CgroupBase::squeeze(const std::string& slice, Bytes high) {
+  const std::string dir = dir_name(slice);
+  const auto it = slices_.find(dir);
+  if (it == slices_.end()) return no_slice(slice);
+  return write_high(dir, high.value > 0 ? high : it->second.limits.mem_high);
+}
+
 std::set<std::string> CgroupBase::slices_on_host() const {
   std::set<std::string> names;
   for (const auto& tree : trees_) {
     for (auto& name : cgroup::children(tree.path)) names.insert(std::move(name));
+    for (const auto& name : cgroup::children(tree.path + "/" + kLentDir)) names.insert(std::string(kLentDir) + "/" + name);
   }
+  names.erase(kLentDir);
   return names;
 }
 
 Result<> CgroupBase::remove_root() {
   Result<> result;
   for (const auto& tree : trees_) {
+    (void)cgroup::remove_dir(tree.path + "/" + kLentDir);
     auto removed = cgroup::remove_dir(tree.path);
     if (!removed) result = std::move(removed);
   }
@@ -398,12 +452,16 @@ Result<> CgroupBase::remove_root() {
 }
 
 Result<> CgroupBase::recover(const std::vector<std::string>& known) {
+  const std::set<std::string> on_host = slices_on_host();
+  for (const auto& dir : on_host)
+    if (const auto slash = dir.rfind('/'); slash != std::string::npos) lent_.insert(dir.substr(slash + 1));
   std::set<std::string> keep;
   for (const auto& slice : known) keep.insert(dir_name(slice));
   Result<> result;
-  for (const auto& dir : slices_on_host()) {
+  for (const auto& dir : on_host) {
     if (keep.count(dir) == 0) {
-      auto released = release(dir);
+      auto released = release_dir(dir);
+      if (released) lent_.erase(dir.substr(dir.rfind('/') == std::string::npos ? 0 : dir.rfind('/') + 1));
       if (!released) result = std::move(released);
       continue;
     }

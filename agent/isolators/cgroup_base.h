@@ -1,7 +1,7 @@
 // What cgroup v1 and v2 have in common: a slice is a directory with the limits, a task has a leaf of its own under it, in one
 // or several trees (v1: one tree a controller). Leaves are kept when a task ends and used again.
 //
-// Slices live in TREE/ROOT/NAME, leaves in TREE/ROOT/NAME/tN. Nothing outside TREE/ROOT is touched, but that the controllers
+// Slices live in TREE/ROOT/NAME (revocable ones in TREE/ROOT/lent/NAME), leaves in TREE/ROOT/NAME/tN. Nothing outside TREE/ROOT is touched, but that the controllers
 // of a v2 parent are enabled for us. Owned by the launcher, one thread. See "Slice and task cgroups".
 #pragma once
 
@@ -15,6 +15,7 @@
 
 namespace bourse {
 
+constexpr const char* kLentDir = "lent";      // above revocable slices: no slice has that name
 constexpr std::size_t kPooledLeavesMax = 64;  // empty leaves kept in one slice
 constexpr std::size_t kOpenLeavesMax = 32;    // leaves whose files stay open: every fork copies the table of descriptors
 
@@ -39,6 +40,9 @@ class CgroupBase : public Isolator {
   void started(const std::string& slice, const std::string& task, int pid) override;
   [[nodiscard]] std::string marker(const std::string&, const std::string&) const override { return {}; }
   Result<> recover(const std::vector<std::string>& known) override;
+  Result<SliceUse> measure(const std::string& slice) override;
+  Result<> limit_lent(Bytes mem) override;
+  Result<> squeeze(const std::string& slice, Bytes high) override;
   Result<> remove_root() override;
 
  protected:
@@ -73,12 +77,18 @@ class CgroupBase : public Isolator {
     SliceLimits limits;     // as they were asked for
     bool prepared = false;  // `limits` are known: not only found on the host
     bool floats = false;    // its cpuset is what the others leave
+    bool guarded = false;   // it was critical once: its memory is not reclaimed
   };
 
   CgroupBase() = default;
   // Writes the limits into the trees that uses() names: those that are not per leaf and have something to limit.
   virtual Result<> write_limits(const std::string& slice_dir_name, const SliceLimits& limits) = 0;
   [[nodiscard]] virtual bool uses(const Tree& tree, const SliceLimits& limits) const = 0;
+  // kLentDir has just been made in the trees (or was there): its own limits, `mem` of memory (0: not known yet). Idempotent.
+  virtual Result<> limit_lent_dir(Bytes mem) = 0;
+  virtual Result<> write_high(const std::string& slice_dir_name, Bytes high) = 0;                 // 0: none
+  virtual SliceUse slice_use(const std::string& slice_dir_name) = 0;                              // but for `critical`
+  virtual void guard(const std::string&, const SliceLimits&, const std::vector<std::string>&) {}  // from reclaim; with its leaves
   virtual Result<> leaf_made(const std::string& slice_dir_name, const std::string& leaf) = 0;
   virtual Counters counters(const std::string& slice_dir_name, Leaf& leaf) = 0;
   // Makes peaks start anew. False: this leaf cannot, so it is removed and another made.
@@ -98,7 +108,9 @@ class CgroupBase : public Isolator {
   [[nodiscard]] SliceLimits bound(Slice& slice) const;
   void count_own(const std::vector<std::uint32_t>& cores, int more);
   Result<> move_shared(const std::string& but);
-  static std::string dir_name(const std::string& slice);
+  static std::string flat_name(std::string slice);
+  [[nodiscard]] std::string dir_name(const std::string& slice) const;
+  Result<> release_dir(const std::string& dir);
   Result<Leaf> make_leaf(const std::string& slice_dir, Slice& slice);
   Result<> open_leaf(const std::string& slice_dir, Leaf& leaf);
   void close_leaf(Leaf& leaf);
@@ -110,6 +122,8 @@ class CgroupBase : public Isolator {
   Result<Leaf*> find(const std::string& slice, const std::string& task);
 
   std::map<std::string, Slice> slices_;
+  std::set<std::string> lent_;  // names of those in kLentDir
+  Bytes lent_mem_{};
   std::map<std::uint32_t, int> own_;  // PUs that slices have for their own, and how many say so
   std::size_t open_leaves_ = 0;
 };

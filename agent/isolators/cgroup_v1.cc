@@ -185,6 +185,45 @@ Result<> CgroupV1::write_limits(const std::string& dir, const SliceLimits& limit
   return {};
 }
 
+Result<> CgroupV1::limit_lent_dir(Bytes mem) {
+  if (const std::string cpu = path("cpu"); !cpu.empty()) BOURSE_TRY(cgroup::write_file(cpu + "/" + kLentDir + "/cpu.shares", "2"));
+  if (const std::string set = path("cpuset"); !set.empty()) {
+    for (const std::string file : {"cpuset.cpus", "cpuset.mems"}) {
+      const std::string all = BOURSE_TRY(cgroup::read_file(set + "/" + file));
+      BOURSE_TRY(cgroup::write_file(set + "/" + kLentDir + "/" + file, all));
+    }
+  }
+  const std::string memory = path("memory");
+  if (memory.empty() || mem.value <= 0 || hooks::mutant("isolator.lent_unlimited")) return {};
+  // Version 1 refuses a limit below what is in use and cannot be reclaimed: the agent takes some of it back then.
+  (void)cgroup::write_file(memory + "/" + kLentDir + "/memory.soft_limit_in_bytes", std::to_string(mem.value));
+  (void)cgroup::write_file(memory + "/" + kLentDir + "/memory.limit_in_bytes", std::to_string(mem.value + mem.value / 8));
+  return {};
+}
+
+Result<> CgroupV1::write_high(const std::string& dir, Bytes high) {
+  const std::string memory = path("memory");
+  if (memory.empty()) return {};
+  return cgroup::write_file(memory + "/" + dir + "/memory.soft_limit_in_bytes", high.value > 0 ? std::to_string(high.value) : "-1");
+}
+
+SliceUse CgroupV1::slice_use(const std::string& dir) {
+  SliceUse use;
+  if (const std::string unified = path("unified"); !unified.empty()) {
+    if (const auto stat = cgroup::read_file(unified + "/" + dir + "/cpu.stat"))
+      use.cpu = Duration(std::max<std::int64_t>(0, cgroup::value_of(*stat, "usage_usec")));
+  } else if (const std::string acct = path("cpuacct"); !acct.empty()) {
+    use.cpu = Duration(std::max<std::int64_t>(0, cgroup::read_number(acct + "/" + dir + "/cpuacct.usage")) / 1000);
+  }
+  if (const std::string memory = path("memory"); !memory.empty()) {
+    const std::int64_t charged = std::max<std::int64_t>(0, cgroup::read_number(memory + "/" + dir + "/memory.usage_in_bytes"));
+    const auto stat = cgroup::read_file(memory + "/" + dir + "/memory.stat");
+    const std::int64_t idle = stat ? std::max<std::int64_t>(0, cgroup::value_of(*stat, "total_inactive_file")) : 0;
+    use.mem = Bytes{std::max<std::int64_t>(0, charged - idle)};
+  }
+  return use;
+}
+
 CgroupBase::Counters CgroupV1::counters(const std::string& dir, Leaf& leaf) {
   Counters out;
   const std::string below = "/" + dir + "/" + leaf.name + "/";

@@ -18,6 +18,9 @@ class CgroupV1 final : public CgroupBase {
   CgroupV1() = default;
   Result<> write_limits(const std::string& dir, const SliceLimits& limits) override;
   [[nodiscard]] bool uses(const Tree& tree, const SliceLimits& limits) const override;
+  Result<> limit_lent_dir(Bytes mem) override;
+  Result<> write_high(const std::string& dir, Bytes high) override;
+  SliceUse slice_use(const std::string& dir) override;
   Result<> leaf_made(const std::string&, const std::string&) override { return {}; }
   Counters counters(const std::string& dir, Leaf& leaf) override;
   bool reset(const std::string& dir, Leaf& leaf, Bytes peak) override;

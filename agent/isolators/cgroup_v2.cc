@@ -119,6 +119,52 @@ Result<> CgroupV2::write_limits(const std::string& dir, const SliceLimits& limit
   return {};
 }
 
+// Behind everybody in cpu time, and together never more memory than is lent. Slowed down from there on, ended (by the kernel, the
+// highest oom_score_adj first) only a little beyond: by then the agent has chosen one to go.
+Result<> CgroupV2::limit_lent_dir(Bytes mem) {
+  const std::string path = trees_.front().path + "/" + kLentDir + "/";
+  for (const auto& controller : controllers_) BOURSE_TRY(cgroup::write_file(path + "cgroup.subtree_control", "+" + controller));
+  if (has("cpu")) {
+    BOURSE_TRY(cgroup::write_file(path + "cpu.weight", "1"));
+    if (cgroup::exists(path + "cpu.idle")) (void)cgroup::write_file(path + "cpu.idle", "1");
+  }
+  if (!has("memory") || mem.value <= 0 || hooks::mutant("isolator.lent_unlimited")) return {};
+  if (cgroup::exists(path + "memory.swap.max")) BOURSE_TRY(cgroup::write_file(path + "memory.swap.max", "0"));
+  BOURSE_TRY(cgroup::write_file(path + "memory.high", std::to_string(mem.value)));
+  // Lowered below what is in use it would have the kernel choose at once. Slowed down they press, and the agent chooses.
+  const std::int64_t most = mem.value + mem.value / 8;
+  if (cgroup::read_number(path + "memory.current") > most && cgroup::read_number(path + "memory.max") > 0) return {};
+  return cgroup::write_file(path + "memory.max", std::to_string(most));
+}
+
+Result<> CgroupV2::write_high(const std::string& dir, Bytes high) {
+  if (!has("memory")) return {};
+  return cgroup::write_file(trees_.front().path + "/" + dir + "/memory.high", high.value > 0 ? std::to_string(high.value) : "max");
+}
+
+SliceUse CgroupV2::slice_use(const std::string& dir) {
+  SliceUse use;
+  const std::string path = trees_.front().path + "/" + dir + "/";
+  if (const auto stat = cgroup::read_file(path + "cpu.stat"))
+    use.cpu = Duration(std::max<std::int64_t>(0, cgroup::value_of(*stat, "usage_usec")));
+  const std::int64_t charged = std::max<std::int64_t>(0, cgroup::read_number(path + "memory.current"));
+  const auto stat = cgroup::read_file(path + "memory.stat");
+  const std::int64_t idle = stat ? std::max<std::int64_t>(0, cgroup::value_of(*stat, "inactive_file")) : 0;
+  use.mem = Bytes{std::max<std::int64_t>(0, charged - idle)};
+  return use;
+}
+
+// A guarantee holds only as far as every group above and below gives one. All of them are best effort: what cannot be written is
+// less protection, no error.
+void CgroupV2::guard(const std::string& dir, const SliceLimits& limits, const std::vector<std::string>& leaves) {
+  if (!has("memory") || limits.mem.value <= 0) return;
+  guarded_ += limits.mem.value;
+  const std::string top = trees_.front().path, bytes = std::to_string(limits.mem.value);
+  (void)cgroup::write_file(top + "/memory.min", std::to_string(guarded_));
+  (void)cgroup::write_file(top + "/" + dir + "/memory.min", bytes);
+  for (const auto& leaf : leaves) (void)cgroup::write_file(top + "/" + dir + "/" + leaf + "/memory.min", bytes);
+}
+
 Result<> CgroupV2::leaf_made(const std::string& dir, const std::string& leaf) {
   if (!has("memory")) return {};
   // A task that lost one process to the OOM killer is lost as a whole.

@@ -17,6 +17,10 @@ class CgroupV2 final : public CgroupBase {
   CgroupV2() = default;
   Result<> write_limits(const std::string& dir, const SliceLimits& limits) override;
   [[nodiscard]] bool uses(const Tree&, const SliceLimits&) const override { return true; }
+  Result<> limit_lent_dir(Bytes mem) override;
+  Result<> write_high(const std::string& dir, Bytes high) override;
+  SliceUse slice_use(const std::string& dir) override;
+  void guard(const std::string& dir, const SliceLimits& limits, const std::vector<std::string>& leaves) override;
   Result<> leaf_made(const std::string& dir, const std::string& leaf) override;
   Counters counters(const std::string& dir, Leaf& leaf) override;
   bool reset(const std::string& dir, Leaf& leaf, Bytes peak) override;
@@ -25,6 +29,7 @@ class CgroupV2 final : public CgroupBase {
   [[nodiscard]] bool has(std::string_view controller) const;
 
   std::vector<std::string> controllers_;
+  std::int64_t guarded_ = 0;  // bytes of all slices that are kept from reclaim
 };
 
 }  // namespace bourse

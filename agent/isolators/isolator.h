@@ -34,6 +34,7 @@ struct SliceLimits {
   bool devices_limited = false;       // only `devices` may be opened
   std::vector<DeviceRule> devices{};
   std::vector<IoLimit> io{};
+  bool revocable = false;  // lent: in the sub-tree of those, which stands behind all others. See "Pressure"
   bool operator==(const SliceLimits&) const = default;
 };
 
@@ -41,6 +42,13 @@ struct Usage {
   Duration cpu{0};
   Bytes mem_peak;
   bool out_of_memory = false;  // an OOM kill happened in it since it was prepared
+};
+
+// What a whole slice uses, tasks that have ended included.
+struct SliceUse {
+  Duration cpu{0};
+  Bytes mem;              // without page cache that nobody has used of late
+  bool critical = false;  // a process in it has a negative oom_score_adj
 };
 
 // Descriptors a child uses between vfork and exec to enter a leaf: clone3's CLONE_INTO_CGROUP target, and `tasks` files
@@ -76,6 +84,12 @@ class Isolator {
   [[nodiscard]] virtual std::string marker(const std::string& slice, const std::string& task) const = 0;
   // After a restart: slices found on the host that are not in `known` are killed and removed.
   virtual Result<> recover(const std::vector<std::string>& known) = 0;
+  // For lending (see "Pressure"); what an isolator cannot measure is kUnsupported, what it cannot limit stays as it is.
+  virtual Result<SliceUse> measure(const std::string& slice) {
+    return Error(Code::kUnsupported, "what slice " + slice + " uses is not known without cgroups");
+  }
+  virtual Result<> limit_lent(Bytes) { return {}; }                   // all revocable slices together
+  virtual Result<> squeeze(const std::string&, Bytes) { return {}; }  // one slice's memory.high; 0: as it was prepared
   // The end: the sub-tree itself, once no slice is left. Nothing else may be called after it.
   virtual Result<> remove_root() = 0;
 };

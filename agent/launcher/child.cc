@@ -32,6 +32,7 @@ enum class Stage : std::uint8_t {
   kClone,
   kCgroup,
   kSession,
+  kOom,
   kRlimit,
   kGroups,
   kDirectory,
@@ -77,6 +78,8 @@ struct Plan {
   struct sock_fprog filter;  // len 0: none
   int init_file;             // executed instead of the programs; -1: none
   int filter_file;           // for an init, which takes it from kFilterFile; -1: none
+  const char* oom;           // written to oom_score_adj; null: left as it is
+  std::size_t oom_size;
   const Rlimit* rlimits;
   std::size_t rlimit_count;
   struct rlimit descriptors;
@@ -199,6 +202,11 @@ void drop_capabilities(Plan& plan) {
     if (write(plan.zero_fds[i], "0", 1) != 1) give_up(plan, Stage::kCgroup);
   }
   if (setsid() < 0) give_up(plan, Stage::kSession);
+  if (plan.oom != nullptr) {  // as root: nobody else may lower it again
+    const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (file < 0 || write(file, plan.oom, plan.oom_size) < 0) give_up(plan, Stage::kOom);
+    close(file);
+  }
   (void)setrlimit(RLIMIT_NOFILE, &plan.descriptors);
   for (std::size_t i = 0; i < plan.rlimit_count; ++i) {
     const struct rlimit limit { plan.rlimits[i].soft, plan.rlimits[i].hard };
@@ -306,6 +314,8 @@ std::string describe(const Plan& plan, const TaskSpec& spec, const std::vector<s
       return "enter cgroup: " + why;
     case Stage::kSession:
       return "setsid: " + why;
+    case Stage::kOom:
+      return "set its oom_score_adj to " + std::string(plan.oom) + ": " + why;
     case Stage::kRlimit:
       return "set resource limits: " + why;
     case Stage::kGroups:
@@ -463,6 +473,8 @@ Launched launch(const Launch& what, LaunchFailed& failed) {
   plan.prefix_size = what.record_prefix.size();
   plan.suffix = what.record_suffix.data();
   plan.suffix_size = what.record_suffix.size();
+  plan.oom = or_null(what.oom_score_adj);
+  plan.oom_size = what.oom_score_adj.size();
   plan.rlimits = spec.rlimits.data();
   plan.rlimit_count = spec.rlimits.size();
   plan.descriptors = what.descriptors;

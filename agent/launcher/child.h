@@ -32,6 +32,7 @@ struct Launch {
   Confine confine;
   std::string tmp_dir;           // what /tmp is for it, where confine.tmp is kDisk
   std::string init;              // path of bourse-init, where confine.pid
+  std::string oom_score_adj;     // what it gets; "": the launcher's own
   bool stays_root = false;       // the program becomes the user by itself, and needs its rights until then
   struct rlimit descriptors {};  // RLIMIT_NOFILE of tasks that do not ask for another
 };

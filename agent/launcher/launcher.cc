@@ -21,12 +21,15 @@
 #include <cstring>
 
 #include "agent/isolators/cgroup_files.h"
+#include "agent/launcher/container_command.h"
 #include "agent/launcher/init.h"
 #include "common/core/hooks.h"
 
 namespace bourse::launcher {
 
 namespace {
+
+constexpr int kLentOomScore = 900, kOomSpread = 100;  // oom_score_adj of revocable tasks, by priority: 800 to 1000
 
 constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
 constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
@@ -333,7 +336,8 @@ void Launcher::read_agent() {
         [this](auto&& p) {
           using P = std::decay_t<decltype(p)>;
           if constexpr (std::is_same_v<P, Hello> || std::is_same_v<P, Prepare> || std::is_same_v<P, Release> ||
-                        std::is_same_v<P, Start> || std::is_same_v<P, Signal> || std::is_same_v<P, Forget>) {
+                        std::is_same_v<P, Start> || std::is_same_v<P, Signal> || std::is_same_v<P, Forget> ||
+                        std::is_same_v<P, Measure> || std::is_same_v<P, LimitLent> || std::is_same_v<P, Squeeze>) {
             if (!stopping_) handle(std::move(p));
           } else {
             note(Error(Code::kInvalid, "a packet that only the launcher may send"));
@@ -424,13 +428,29 @@ void Launcher::handle(Prepare prepare) {
   }
   auto done = isolator_->prepare(slice_word(prepare.slice), prepare.limits);
   if (done) known_.insert(prepare.slice);
+  if (done && prepare.limits.revocable) lent_.insert(prepare.slice);
   send(Prepared{prepare.slice, done ? "" : done.error().text()});
   // What there is of it; recover() finds the rest.
   if (!done && known_.count(prepare.slice) == 0) (void)isolator_->release(slice_word(prepare.slice));
 }
 
+void Launcher::handle(const Measure&) {
+  Measured all;
+  for (const SliceId& slice : known_) {
+    if (auto use = isolator_->measure(slice_word(slice))) all.slices.push_back({slice, *use});
+  }
+  send(all);
+}
+
+// A limit that cannot be written leaves the slice as it is; the agent has further means.
+void Launcher::handle(const LimitLent& limit) { note(isolator_->limit_lent(limit.mem)); }
+void Launcher::handle(const Squeeze& squeeze) {
+  if (known_.count(squeeze.slice) != 0) note(isolator_->squeeze(slice_word(squeeze.slice), squeeze.mem_high));
+}
+
 void Launcher::handle(Release release) {
   known_.erase(release.slice);
+  lent_.erase(release.slice);
   releasing_[release.slice] = true;
   for (const Start& start : turns_.withdraw_all(release.slice)) withdrawn(start, "its slice was released");
   work();
@@ -468,6 +488,9 @@ void Launcher::begin(Start start) {
   plan.groups = *std::move(groups);
   plan.confine = start.confine;
   plan.init = programs_ + "bourse-init";
+  // When the host runs out, the kernel takes lent ones before all others, and of them the least important.
+  if (lent_.count(start.slice) != 0 && !hooks::mutant("launcher.lent_as_others"))
+    plan.oom_score_adj = std::to_string(kLentOomScore - std::clamp(start.spec.priority, -kOomSpread, kOomSpread));
   if (auto ready = into_container(start, plan); !ready) return fail(ready.error().text());
   LaunchFailed failed;
   const Launched launched = start_in_leaf(start, plan, failed);
@@ -511,27 +534,9 @@ Result<> Launcher::into_container(Start& start, Launch& plan) {
   if (!privileged_) return Error(Code::kUnsupported, "the launcher does not run as root and cannot start containers");
   if (start.spec.image.empty()) return Error(Code::kInvalid, "the task is a container and names no image");
   const std::string directory = BOURSE_TRY(scratch_->make(task, 0, 0));
-  const Confine& confine = plan.confine;
-  std::vector<std::string> words = {programs_ + "bourse-container"};
-  const auto say = [&](const char* option, const std::string& value) { words.insert(words.end(), {option, value}); };
-  say("--scratch", directory);
-  say("--images", options_.state_dir + "/images");
-  say("--image", start.spec.image);
-  say("--uid", std::to_string(start.spec.uid));
-  say("--gid", std::to_string(start.spec.gid));
-  if (const std::string groups = joined(plan.groups); !groups.empty()) say("--groups", groups);
-  if (start.spec.uid == 0)
-    say("--capabilities", std::to_string(confine.all_capabilities ? usual_capabilities() : confine.capabilities));
-  if (confine.image_bytes != 0) say("--image-max", std::to_string(confine.image_bytes));
-  if (!start.spec.directory.empty()) say("--directory", start.spec.directory);
-  const std::string artifacts = options_.state_dir + "/artifacts/";
-  for (const auto& word : start.spec.argv)  // its script
-    if (word.compare(0, artifacts.size(), artifacts) == 0) say("--mount", word + ":" + word + ":ro");
-  for (const auto& each : start.spec.mounts) say("--mount", each);
-  for (const auto& each : start.device_nodes) say("--device", each);
-  if (confine.tmp == Confine::Tmp::kDisk) words.emplace_back("--disk-tmp");
-  if (confine.ipc) words.emplace_back("--ipc");
-  if (confine.net) words.emplace_back("--net");
+  std::vector<std::string> words = container_command(programs_, options_.state_dir, directory, start.spec, plan.confine,
+                                                     joined(plan.groups), start.device_nodes);
+  if (!start.warm.empty()) words.insert(words.end(), {"--warm", start.warm});
   words.emplace_back("--");
   words.insert(words.end(), start.spec.argv.begin(), start.spec.argv.end());
   start.spec.argv = std::move(words);

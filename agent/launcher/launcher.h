@@ -54,6 +54,9 @@ class Launcher {
   Launched start_in_leaf(const Start& start, Launch& plan, LaunchFailed& failed);
   void handle(const Signal& signal);
   void handle(const Forget& forget);
+  void handle(const Measure&);
+  void handle(const LimitLent& limit);
+  void handle(const Squeeze& squeeze);
   void send(const Packet& packet);
   void begin(Start start);
   void next_in_turn(const SliceId& slice);
@@ -88,6 +91,7 @@ class Launcher {
   bool privileged_ = false, rebooted_ = false, stopping_ = false, recovering_ = false, quiet_ = false;
   struct rlimit descriptors_ {};
   std::set<SliceId> known_;                   // prepared
+  std::set<SliceId> lent_;                    // of those, revocable ones: their tasks go first when memory is short
   std::map<SliceId, bool> releasing_;         // and whether the agent waits for Released
   std::map<TaskKey, std::int64_t> clearing_;  // its first process has ended, its leaf is being emptied; since (ms)
   std::set<TaskKey> killing_;                 // until the leaf is empty

@@ -132,6 +132,7 @@ struct Encoder {
   // Only what there is, in any order after the first words: " high=N dev=c1:3,... io=8:0:R:W:r:w,...".
   static std::string more_limits(const SliceLimits& l) {
     std::string out;
+    if (l.revocable) out += " lent=1";
     if (l.mem_high.value > 0) out += " high=" + std::to_string(l.mem_high.value);
     if (l.devices_limited) {
       std::string list;
@@ -155,12 +156,25 @@ struct Encoder {
     std::string out = "start " + key_word(p.task) + " " + slice_word(p.slice) + to_words(p.confine);
     for (const auto& node : p.device_nodes) out += " dev=" + node;
     if (!p.hypervisor.empty()) out += " vm=" + p.hypervisor;
+    if (!p.warm.empty()) out += " warm=" + p.warm;
     return out + "\n" + wire::encode_task(p.spec);
   }
   std::string operator()(const Signal& p) const {
     return "signal " + key_word(p.task) + " " + std::to_string(p.signal) + (p.whole ? " 1\n" : " 0\n");
   }
   std::string operator()(const Forget& p) const { return "forget " + key_word(p.task) + "\n"; }
+  std::string operator()(const Measure&) const { return "measure\n"; }
+  std::string operator()(const LimitLent& p) const { return "lent " + std::to_string(p.mem.value) + "\n"; }
+  std::string operator()(const Squeeze& p) const {
+    return "squeeze " + slice_word(p.slice) + " " + std::to_string(p.mem_high.value) + "\n";
+  }
+  std::string operator()(const Measured& p) const {
+    std::string out = "measured\n";
+    for (const auto& s : p.slices)
+      out += slice_word(s.slice) + " " + std::to_string(s.use.cpu.count()) + " " + std::to_string(s.use.mem.value) +
+             (s.use.critical ? " 1\n" : " 0\n");
+    return out;
+  }
   std::string operator()(const State& p) const {
     std::string out = "state " + p.isolation + (p.rebooted ? " 1\n" : " 0\n");
     for (const auto& d : p.degraded) out += "degraded " + one_line(d) + "\n";
@@ -197,7 +211,10 @@ bool read_more_limits(Words& w, SliceLimits& l) {
     const auto equals = word.find('=');
     if (equals == std::string_view::npos) return false;
     const std::string_view name = word.substr(0, equals), value = word.substr(equals + 1);
-    if (name == "high") {
+    if (name == "lent") {
+      if (value != "1") return false;
+      l.revocable = true;
+    } else if (name == "high") {
       const auto n = number<std::int64_t>(value);
       if (!n || *n < 0) return false;
       l.mem_high = Bytes{*n};
@@ -255,6 +272,22 @@ Result<Packet> decode_state(Words w, std::string_view rest) {
   return Packet(std::move(p));
 }
 
+Result<Packet> decode_measured(Words w, std::string_view rest) {
+  Measured p;
+  if (!w.done()) return malformed("measured");
+  while (!rest.empty()) {
+    Words line(take_line(rest));
+    Measured::Slice s;
+    s.slice = line.slice();
+    s.use.cpu = Duration(line.num<std::int64_t>(0));
+    s.use.mem = Bytes{line.num<std::int64_t>(0)};
+    s.use.critical = line.flag();
+    if (!line.done()) return malformed("measured slice");
+    p.slices.push_back(std::move(s));
+  }
+  return Packet(std::move(p));
+}
+
 }  // namespace
 
 std::string encode(const Packet& packet) { return std::visit(Encoder{}, packet); }
@@ -266,6 +299,7 @@ Result<Packet> decode(std::string_view bytes) {
   Words w(take_line(rest));
   const std::string_view kind = w.word();
   if (kind == "state") return decode_state(w, rest);
+  if (kind == "measured") return decode_measured(w, rest);
   if (kind == "start") {
     Start p;
     p.task = w.key();
@@ -276,6 +310,8 @@ Result<Packet> decode(std::string_view bytes) {
         p.device_nodes.emplace_back(word.substr(4));
       } else if (word.compare(0, 3, "vm=") == 0) {
         p.hypervisor = word.substr(3);
+      } else if (word.compare(0, 5, "warm=") == 0) {
+        p.warm = word.substr(5);
       } else {
         BOURSE_TRY(read_word(p.confine, word));
       }
@@ -286,7 +322,7 @@ Result<Packet> decode(std::string_view bytes) {
     p.spec = *std::move(spec);
     return Packet(std::move(p));
   }
-  if (!rest.empty()) return malformed(kind);  // only the two above have more than a line
+  if (!rest.empty()) return malformed(kind);  // only those above have more than a line
   Packet packet;
   if (kind == "hello") {
     Hello p;
@@ -313,6 +349,15 @@ Result<Packet> decode(std::string_view bytes) {
     packet = std::move(p);
   } else if (kind == "forget") {
     packet = Forget{w.key()};
+  } else if (kind == "measure") {
+    packet = Measure{};
+  } else if (kind == "lent") {
+    packet = LimitLent{Bytes{w.num<std::int64_t>(0)}};
+  } else if (kind == "squeeze") {
+    Squeeze p;
+    p.slice = w.slice();
+    p.mem_high = Bytes{w.num<std::int64_t>(0)};
+    packet = std::move(p);
   } else if (kind == "prepared") {
     Prepared p;
     p.slice = w.slice();

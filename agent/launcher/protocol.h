@@ -56,6 +56,7 @@ struct Start {
   Confine confine{};
   std::vector<std::string> device_nodes{};  // for a container's /dev
   std::string hypervisor{};                 // of a virtual machine: libvirt's URI
+  std::string warm{};                       // where a warm container waits for it
 };  // -> StartedTask or StartFailed; artifacts already resolved to paths. spec.in_turn: waits, see turns.h
 struct Signal {
   TaskKey task;
@@ -64,6 +65,14 @@ struct Signal {
 };  // SIGKILL + whole: until the leaf is empty. 0: nothing but what SIGTERM and SIGKILL do too: dropped if it waits for its turn
 struct Forget {
   TaskKey task;
+};
+struct Measure {};  // -> Measured
+struct LimitLent {  // memory of all revocable slices together
+  Bytes mem;
+};
+struct Squeeze {
+  SliceId slice;
+  Bytes mem_high;  // 0: as it was prepared
 };
 
 // launcher -> agent
@@ -104,8 +113,16 @@ struct Ended {
   Duration started{0}, ended{0};  // wall time; 0: by an earlier launcher
 };
 
-using Packet =
-    std::variant<Hello, Prepare, Release, Start, Signal, Forget, State, Prepared, Released, StartedTask, StartFailed, Ended>;
+struct Measured {
+  struct Slice {
+    SliceId slice;
+    SliceUse use;
+  };
+  std::vector<Slice> slices;  // those that can be measured
+};
+
+using Packet = std::variant<Hello, Prepare, Release, Start, Signal, Forget, State, Prepared, Released, StartedTask, StartFailed,
+                            Ended, Measure, LimitLent, Squeeze, Measured>;
 
 // One word for a task and for a slice, in packets and in the exit log: "FRAMEWORK|TASK", "FRAMEWORK#NUMBER".
 std::string key_word(const TaskKey& key);

@@ -223,6 +223,33 @@ TEST_F(Probing, AReloadTakesLabelsAndDevicesAndLeavesTasksAlone) {
   EXPECT_GE(logged("reload_refused"), 1);
 }
 
+TEST_F(Probing, ADeviceThatIsIllIsLookedAtAgainSoonAndLessOftenLater) {
+  given({"GPU-1"});
+  rig.finds["cards"].devices[0].healthy = false;
+  rig.step(HardwareChanged{"pci"});
+  EXPECT_FALSE(mastered().devices.at(0).healthy);
+  const int before = asked("cards");
+  rig.pass_heard(seconds(36));
+  EXPECT_EQ(asked("cards"), before + 3) << "after 5, 15 and 35 s";
+  rig.finds["cards"].devices[0].healthy = true;
+  rig.pass_heard(seconds(40));
+  EXPECT_TRUE(mastered().devices.at(0).healthy) << "nobody asked for it";
+  const int healed = asked("cards");
+  rig.pass_heard(seconds(400));
+  EXPECT_EQ(asked("cards"), healed) << "what is well is left alone";
+}
+
+TEST(Settings, LendingReadsBack) {
+  AgentSettings settings;
+  settings.lend.on = true;
+  settings.lend.every = seconds(3);
+  settings.lend.slack = {seconds(4), seconds(5), 150};
+  settings.lend.pressure = {700, 300, milliseconds(10), seconds(6)};
+  const auto back = parse_settings(to_text(settings));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(*back, settings);
+}
+
 TEST(Settings, TextReadsBack) {
   AgentSettings settings;
   settings.labels = {{"a", ""}, {"b", "x y=z"}};

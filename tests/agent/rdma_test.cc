@@ -1,7 +1,9 @@
 // The RDMA probe on hosts that are not here. A real soft-RoCE device is in tests/vm.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "agent/probes/rdma.h"
+#include "rig.h"
 #include "tests/support/tree.h"
 
 namespace bourse {
@@ -89,6 +91,45 @@ TEST(RdmaProbe, ReadsRatesAsTheKernelWritesThem) {
   EXPECT_EQ(rdma_rate_mbit("10 Gb/sec (4X SDR)"), 10'000);
   for (const char* bad : {"", "100", "fast Gb/sec", "-1 Gb/sec", "1.55 Gb/sec", "99999999999999999999 Gb/sec", "100 Mb/sec"})
     EXPECT_EQ(rdma_rate_mbit(bad), std::nullopt) << bad;
+}
+
+// What the adapter reads and writes by itself is locked memory: the limit that came with the job is raised, and only for who has one.
+TEST(RdmaTask, MayLockTheMemoryThatItsAdapterReaches) {
+  testing::Rig rig;
+  Device adapter;
+  adapter.id = DeviceId("rdma:1");
+  adapter.kind = kRdmaKind;
+  adapter.mode = Device::Mode::kCounters;
+  adapter.counters.set("bandwidth", 1000);
+  adapter.nodes = {"/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"};
+  adapter.attributes = {{"memlock", "unlimited"}};
+  rig.hardware.devices = {adapter};
+  rig.hardware.total.devices = {{adapter.id, adapter.kind, {}, true, "", adapter.counters, {}}};
+  rig.start();
+  const Inventory& known = rig.agent->inventory();
+  SliceSpec with = testing::slice_spec(1);
+  DeviceShare share;
+  share.device = adapter.id, share.kind = adapter.kind, share.generation = known.devices.at(0).generation;
+  share.counters.set("bandwidth", 100);
+  with.resources.devices = {share};
+  rig.say(testing::carve({with, testing::slice_spec(2)}));
+  TaskSpec spec = testing::task_spec();
+  spec.rlimits = {{RLIMIT_MEMLOCK, 65536, 65536}, {RLIMIT_CORE, 0, 0}};
+  rig.say(testing::launch("with", 1, spec));
+  rig.say(testing::launch("without", 2, spec));
+  const auto limit = [&](const char* task) {
+    std::uint64_t found = 0;
+    for (const Rlimit& one : rig.host.specs.at(testing::task_key(task)).rlimits)
+      if (one.resource == RLIMIT_MEMLOCK) found = one.hard;
+    return found;
+  };
+  EXPECT_EQ(limit("with"), RLIM_INFINITY);
+  EXPECT_EQ(limit("without"), 65536U);
+  EXPECT_EQ(rig.host.specs.at(testing::task_key("with")).rlimits.size(), 2U) << "one limit of each kind";
+  for (const HostAction& action : rig.host_actions)
+    if (const auto* carved = std::get_if<CarveSlice>(&action); carved != nullptr && carved->spec.id == testing::slice_id(1)) {
+      EXPECT_EQ(carved->device_nodes, (std::vector<std::string>{"/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0"}));
+    }
 }
 
 }  // namespace

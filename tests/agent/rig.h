@@ -57,6 +57,8 @@ class Rig {
   std::map<std::string, std::string> probe_dies;  // how, by probe
   bool probe_hangs = false;                       // no answer at all
   std::vector<ProbePlan> probes = {"hwloc"};
+  LendSettings lend;
+  std::function<UsageSample()> usage;      // answers MeasureUsage
   std::map<std::string, Inventory> finds;  // of probes other than hwloc
   FakeHost host;
   std::unique_ptr<Agent> agent;
@@ -79,6 +81,7 @@ class Rig {
     options.id = AgentId("h1");
     options.boot_id = boot_;
     options.settings.probes = probes;
+    options.settings.lend = lend;
     agent = std::make_unique<Agent>(options);
     timers_.clear();
     queue_.clear();
@@ -251,6 +254,7 @@ class Rig {
         queue_.push_back(ended);
       }
     }
+    if (std::holds_alternative<MeasureUsage>(action) && usage) queue_.push_back(usage());
     if (const auto* forget = std::get_if<ForgetTask>(&action)) host.ended.erase(forget->task);
     if (const auto* carve = std::get_if<CarveSlice>(&action)) {
       host.carved.push_back(carve->spec);

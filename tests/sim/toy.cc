@@ -31,6 +31,7 @@ Shape Toy::shape(const Unit& unit) const {
   Shape s;
   s.cpus = MilliCpus{1000 + 500 * static_cast<std::int64_t>(unit.size > 1)};
   s.mem = Bytes{256LL << 20};
+  s.revocable = options_.revocable;
   if (!options_.device_kind.empty()) s.devices = {{options_.device_kind, 1, true, {}, {}, {}}};
   return s;
 }

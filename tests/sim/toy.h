@@ -20,6 +20,7 @@ struct ToyOptions {
   std::uint32_t follow_permille = 250;  // of single tasks are sent to follow another in its slice; some of them are taken back
   std::uint64_t seed = 1;
   std::string device_kind = {};  // not empty: each task wants one of these
+  bool revocable = false;        // out of what is lent
 };
 
 class Toy final : public Actor {
