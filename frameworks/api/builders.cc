@@ -64,6 +64,9 @@ int bourse_shape_whole_host(bourse_shape* s, int32_t on) {
 int bourse_shape_same_numa(bourse_shape* s, int32_t on) {
   return with(s, [&] { return s->value.same_numa = on != 0, 0; });
 }
+int bourse_shape_revocable(bourse_shape* s, int32_t on) {
+  return with(s, [&] { return s->value.revocable = on != 0, 0; });
+}
 int bourse_shape_device(bourse_shape* s, const bourse_device_ask* ask) {
   if (!s || !ask) return BOURSE_E_INVALID;
   bourse_device_ask in;
@@ -289,6 +292,9 @@ int bourse_task_spec_isolate(bourse_task_spec* t, const char* word) {
 int bourse_task_spec_trace(bourse_task_spec* t, const char* traceparent) {
   if (!t || !traceparent) return BOURSE_E_INVALID;
   return guard([&] { return t->value.trace = traceparent, 0; });
+}
+int bourse_task_spec_priority(bourse_task_spec* t, int32_t priority) {
+  return with(t, [&] { return t->value.priority = priority, 0; });
 }
 int bourse_task_spec_in_turn(bourse_task_spec* t, int32_t on) {
   return with(t, [&] { return t->value.in_turn = on != 0, 0; });

@@ -149,8 +149,9 @@ void bourse_client::deliver_one(const SessionEvent& event) {
     }
     void operator()(const SliceReady& e) const {
       const SliceSpec& s = e.spec;
-      const bourse_slice_event out{sizeof out,        t(e.agent.value), s.id.number,     s.gang.value,     t(s.role),
-                                   view(s.resources), s.cpuset.data(),  s.cpuset.size(), s.expiry.count(), t(e.unhealthy)};
+      const bourse_slice_event out{sizeof out,       t(e.agent.value),  s.id.number,        s.gang.value,
+                                   t(s.role),        view(s.resources), s.cpuset.data(),    s.cpuset.size(),
+                                   s.expiry.count(), t(e.unhealthy),    s.revocable ? 1 : 0};
       if (cb.slice) cb.slice(user, self, &out);
     }
     void operator()(const GangReady& e) const {

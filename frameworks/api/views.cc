@@ -121,6 +121,7 @@ uint64_t bourse_offer_line(const bourse_offer* o) { return o ? real(o)->line : 0
 uint64_t bourse_offer_reservation(const bourse_offer* o) { return o ? real(o)->reservation.value : 0; }
 const char* bourse_offer_reserved(const bourse_offer* o) { return o ? real(o)->reserved.c_str() : ""; }
 int64_t bourse_offer_lasts(const bourse_offer* o) { return o ? real(o)->lasts.count() : 0; }
+int32_t bourse_offer_revocable(const bourse_offer* o) { return o && real(o)->revocable ? 1 : 0; }
 
 size_t bourse_agents_count(const bourse_agents* a) { return a ? real(a)->size() : 0; }
 const bourse_agent* bourse_agents_at(const bourse_agents* a, size_t index) {

@@ -48,7 +48,7 @@ void Allocations::refresh(const AgentId& agent) {
   if (it == by_agent_.end()) return planner_.set_free(at, std::move(free));
   for (const SliceId& id : it->second) {
     const Slice& s = slices_.at(id);
-    if (s.run == 0) continue;
+    if (s.run == 0 || s.revocable) continue;
     Resources amount = s.amount;
     // A device that has gone under its task takes nothing from the others.
     std::erase_if(amount.devices, [&free](const DeviceShare& share) {
@@ -62,9 +62,11 @@ void Allocations::refresh(const AgentId& agent) {
   planner_.set_free(at, std::move(free));
 }
 void Allocations::hold(const Slice& slice) {
+  if (slice.revocable) return;
   if (!planner_.take({node(slice.agent), slice.amount})) refresh(slice.agent);
 }
 void Allocations::unhold(Slice& slice) {
+  if (slice.revocable) return;
   // Its devices may have gone or changed meanwhile: then what is free is counted anew, without this one.
   const std::uint64_t run = std::exchange(slice.run, 0);
   if (!slice.amount.devices.empty() || !planner_.give({node(slice.agent), slice.amount})) refresh(slice.agent);
@@ -73,7 +75,7 @@ void Allocations::unhold(Slice& slice) {
 
 void Allocations::offer(Offer offer) {
   end_offer(offer.id);
-  if (!agents_.contains(offer.agent)) {
+  if (!agents_.contains(offer.agent) && !offer.revocable) {
     planner_.set_node(node(offer.agent), offer.agent_total, offer.labels);
     refresh(offer.agent);
   }

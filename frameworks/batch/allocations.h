@@ -36,6 +36,7 @@ struct Slice {
   bool releasing = false;  // we gave it back
   bool foreign = false;    // of an earlier life, not claimed (yet)
   bool unhealthy = false;  // a device of it is gone: no further job is started in it
+  bool revocable = false;  // lent: it takes nothing from what the planner counts
   Duration idle_since{0};
   std::deque<std::uint64_t> ahead;            // those that have been sent to follow it there, in order
   Duration moved{0};                          // when the first of them came, or the last one had its turn

@@ -458,6 +458,7 @@ void Batch::session(const SliceReady& e) {
     foreign.amount = e.spec.resources;
     foreign.ready = true;
     foreign.foreign = true;
+    foreign.revocable = e.spec.revocable;
     Slice& added = alloc_.add(std::move(foreign));
     if (!recovering_) release(added, Duration{0});
     return;

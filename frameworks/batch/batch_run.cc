@@ -317,6 +317,10 @@ void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation)
       order_.again();
       continue;
     }
+    if (layouts_.at(job.layout).need.shape.revocable) {  // it waits for what others do not use, and keeps nobody waiting
+      job.reason = Reason::kResources;
+      continue;
+    }
     if (head == nullptr) {
       head_ = job.id;
       head = &layouts_.at(job.layout).need;
@@ -336,9 +340,15 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
     Job* const next = order_.next();
     if (next == nullptr) break;
     Job& job = *next;
+    const bool revocable = layouts_.at(job.layout).need.shape.revocable;
     while (job.queued > 0) {
       const auto rank = next_rank(job);
       if (!rank) break;
+      if (revocable) {
+        job.reason = Reason::kResources;
+        if (!try_start(job, nullptr, nullptr)) break;
+        continue;
+      }
       const Planner::Candidate wanted{job.number(*rank), &layouts_.at(job.layout).need, job.spec->limit};
       const bool now = alloc_.planner().promise(now_.mono, wanted, again) <= now_.mono;
       if (now && try_start(job, nullptr, nullptr)) continue;
@@ -373,7 +383,10 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
   const Layout& layout = layouts_.at(job.layout);
   const Duration end = plus(now_.mono, job.spec->limit);
   const bool promised = options_.backfill == Backfill::kConservative;
+  // What is lent is nobody's reservation.
+  const bool revocable = layout.need.shape.revocable;
   auto allowed = [&](const std::vector<Planner::Holding>& holdings) {
+    if (revocable) return true;
     if (promised) return alloc_.planner().breaks_no_promise(job.number(*rank), holdings, now_.mono, end);
     return head == nullptr || alloc_.planner().allow(*reservation, *head, holdings, end);
   };
@@ -394,6 +407,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     const OfferId id = it->first;
     Offer& offer = it->second;
     if (used_up_.contains(id) || (layout.need.nodes > 1 && taking_.contains(id)) || agents.contains(offer.agent)) continue;
+    if (offer.revocable != revocable) continue;
     auto amount = carve(layout.need.shape, offer.resources, offer.agent_total, offer.labels);
     if (!amount) {
       if (offer.resources.cpus.value <= 0) used_up_.insert(id);
@@ -429,6 +443,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     slice.kind = kind;
     slice.offer = offer->id;
     slice.gang = gang_id;
+    slice.revocable = revocable;
     slice.run = job.number(*rank);
     Accept::Slice asked{slice.id.number, layout.need.shape, Duration{0}, job.layout + 1};
     if (gang) {
@@ -478,13 +493,13 @@ void Batch::make_room(const Need& head, const Planner::Reservation& reservation)
     const auto idle = alloc_.idle_on(agent);
     bool one_offer = false;
     for (const auto& [id, offer] : alloc_.offers())
-      one_offer = one_offer ||
-                  (offer.agent == agent && fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
+      one_offer = one_offer || (offer.agent == agent && !offer.revocable &&
+                                fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
     if (one_offer) continue;
     for (const SliceId& id : idle) release(*alloc_.find(id), Duration{0});
     DeclineOffers decline;
     for (const auto& [id, offer] : alloc_.offers())
-      if (offer.agent == agent)
+      if (offer.agent == agent && !offer.revocable)
         decline.items.push_back({id, DeclineReason::kTooSmall, "to be joined with more on this agent", Duration{0}});
     for (const auto& item : decline.items) alloc_.end_offer(item.offer);
     if (!decline.items.empty()) out_->session.push_back(std::move(decline));
@@ -495,7 +510,7 @@ void Batch::make_room(const Need& head, const Planner::Reservation& reservation)
 void Batch::return_offers(const Need* head) {
   DeclineOffers decline;
   for (const auto& [id, offer] : alloc_.offers()) {
-    if (queue_.empty()) {
+    if (queue_.empty() || offer.revocable) {  // what is lent is of use now or not at all
       decline.items.push_back({id, DeclineReason::kNoWork, {}, Duration{0}});
       continue;
     }
@@ -551,7 +566,7 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
     alloc_.occupy(slice, number);
     ready = ready && slice.ready;
     run.agents.push_back(slice.agent);
-    holdings.push_back({alloc_.node(slice.agent), slice.amount});
+    if (!slice.revocable) holdings.push_back({alloc_.node(slice.agent), slice.amount});
   }
   run.state = ready ? JobState::kRunning : JobState::kConfiguring;
   alloc_.planner().start(number, run.end_at, std::move(holdings));
@@ -616,6 +631,7 @@ void Batch::launch(Job& job, Run& run) {
   task.time_limit = run.limit;
   task.kill_grace = options_.kill_grace;
   task.in_turn = run.in_turn;
+  task.priority = static_cast<std::int32_t>(std::clamp<std::int64_t>(job.rank_priority, INT32_MIN, INT32_MAX));
   task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
   out_->session.push_back(std::move(command));
 }

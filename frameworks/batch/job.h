@@ -133,6 +133,7 @@ struct JobSpec {
   std::uint32_t gpus = 0, gpus_per_task = 0;  // of kind gpu_kind, "gpu/" or "gpu/:TYPE"; over the whole job, and a task
   std::string gpu_kind;                       // "gpu/": any
   bool exclusive = false;
+  bool revocable = false;               // out of what others lend: it may be ended, and starts again, at any moment
   std::string node_list, exclude;       // host lists
   std::vector<Constraint> constraints;  // over labels: -C
 

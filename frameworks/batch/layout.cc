@@ -60,6 +60,13 @@ Result<> check_spec(const JobSpec& spec, const BatchOptions& options) {
   BOURSE_TRY(parse_array(spec.array));
   BOURSE_TRY(parse_dependencies(spec.dependency));
   if (!spec.vm.empty()) BOURSE_TRY(parse_vm_image(spec.vm));
+  if (spec.revocable) {
+    if (spec.exclusive || spec.nodes_min > 1 || spec.mem_per_node == 0 || spec.mem_per_cpu == 0)
+      return invalid(
+          "a revocable job has a part of one host: what is lent is no whole host, and a gang that may lose any part is none");
+    if (!spec.devices_per_node.empty() || spec.gpus != 0 || spec.gpus_per_task != 0 || spec.disk.value != 0 || !spec.vm.empty())
+      return invalid("a revocable job has cores and memory only: devices, disk and virtual machines are not lent");
+  }
   return {};
 }
 
@@ -86,6 +93,7 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
     nodes = largest_cpus.value == 0 ? 1 : divide_up(tasks, fit);
     out.depends_on_agents = tasks > 1;
   }
+  if (spec.revocable) nodes = 1, out.depends_on_agents = false;
   nodes = std::min(nodes, tasks);
   out.tasks = static_cast<std::uint32_t>(tasks);
   out.need.nodes = static_cast<std::uint32_t>(nodes);
@@ -97,6 +105,7 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
   const std::int64_t cpus = static_cast<std::int64_t>(out.tasks_per_node) * out.cpus_per_task;
   shape.cpus = MilliCpus(cpus * 1000);
   shape.disk = spec.disk;
+  shape.revocable = spec.revocable;
   shape.whole_host = spec.exclusive || spec.mem_per_node == 0 || spec.mem_per_cpu == 0;
   if (spec.mem_per_node > 0) {
     shape.mem = Bytes(spec.mem_per_node);

@@ -85,7 +85,8 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   t.add_nodes_min(s.nodes_min), t.add_nodes_max(s.nodes_max), t.add_tasks(s.tasks), t.add_tasks_per_node(s.tasks_per_node);
   t.add_cpus_per_task(s.cpus_per_task), t.add_mem_per_node(s.mem_per_node), t.add_mem_per_cpu(s.mem_per_cpu);
   t.add_disk(s.disk.value), t.add_devices_per_node(devices), t.add_gpus(s.gpus), t.add_gpus_per_task(s.gpus_per_task);
-  t.add_gpu_kind(gpu_kind), t.add_exclusive(s.exclusive), t.add_node_list(node_list), t.add_exclude(exclude);
+  t.add_gpu_kind(gpu_kind), t.add_exclusive(s.exclusive), t.add_revocable(s.revocable), t.add_node_list(node_list),
+      t.add_exclude(exclude);
   t.add_constraints(constraints);
   t.add_time_limit(s.time_limit.count()), t.add_begin(s.begin.count()), t.add_deadline(s.deadline.count());
   t.add_array(array), t.add_dependency(dependency), t.add_hold(s.hold), t.add_nice(s.nice);
@@ -387,7 +388,7 @@ class Reader {
     if (count(s->devices_per_node(), "devices", 64))
       for (const auto* a : *s->devices_per_node()) o.devices_per_node.push_back(device(a));
     o.gpus = s->gpus(), o.gpus_per_task = s->gpus_per_task(), o.gpu_kind = text(s->gpu_kind(), "gpu kind");
-    o.exclusive = s->exclusive(), o.node_list = text(s->node_list(), "nodelist", kEnvBytesMax);
+    o.exclusive = s->exclusive(), o.revocable = s->revocable(), o.node_list = text(s->node_list(), "nodelist", kEnvBytesMax);
     o.exclude = text(s->exclude(), "exclude", kEnvBytesMax), o.constraints = constraints(s->constraints(), "constraint");
     o.time_limit = duration(s->time_limit(), "time"), o.begin = duration(s->begin(), "begin");
     o.deadline = duration(s->deadline(), "deadline"), o.array = text(s->array(), "array", kEnvBytesMax);

@@ -55,6 +55,7 @@ ShapePtr shape_of(const Shape& in) {
   for (const auto& [kind, amount] : in.others.items()) bourse_shape_amount(raw, kind.c_str(), amount);
   if (in.whole_host) bourse_shape_whole_host(raw, 1);
   if (in.same_numa) bourse_shape_same_numa(raw, 1);
+  if (in.revocable) bourse_shape_revocable(raw, 1);
   for (const DeviceAsk& ask : in.devices) {
     std::vector<bourse_amount> counters;
     for (const auto& [name, amount] : ask.counters.items()) counters.push_back({name.c_str(), amount});
@@ -107,7 +108,7 @@ struct SessionBridge::Impl {
       offer.labels = labels_of(bourse_offer_labels(o));
       offer.ttl = Duration(bourse_offer_ttl(o)), offer.line = bourse_offer_line(o),
       offer.reservation = GangId(bourse_offer_reservation(o)), offer.reserved = text(bourse_offer_reserved(o)),
-      offer.lasts = Duration(bourse_offer_lasts(o));
+      offer.lasts = Duration(bourse_offer_lasts(o)), offer.revocable = bourse_offer_revocable(o) != 0;
       of(u).up(OfferMade{std::move(offer)});
     };
     c.offer_ended = [](void* u, bourse_client*, const bourse_offer_ended_event* e) {
@@ -124,6 +125,7 @@ struct SessionBridge::Impl {
       ready.spec.gang = GangId(e->gang);
       ready.spec.role = text(e->role);
       ready.unhealthy = text(e->unhealthy);
+      ready.spec.revocable = e->revocable != 0;
       for (std::size_t i = 0; i < e->cpus_count; ++i) ready.spec.cpuset.push_back(e->cpus[i]);
       of(u).up(std::move(ready));
     };
@@ -240,6 +242,7 @@ struct SessionBridge::Impl {
     if (s.fence_lease) bourse_task_spec_fence(raw, 1);
     if (!s.trace.empty()) bourse_task_spec_trace(raw, s.trace.c_str());
     if (s.in_turn) bourse_task_spec_in_turn(raw, 1);
+    if (s.priority != 0) bourse_task_spec_priority(raw, s.priority);
     hooks::crash_point("batch.before_launch");
     const int code = bourse_client_launch(client, c.agent.str().c_str(), c.slice.number, c.task.str().c_str(), raw);
     hooks::crash_point("batch.after_launch");

@@ -145,8 +145,9 @@ int agents_main(int argc, char** argv) {
                {"slices", "SLICES", true},
                {"isolation", "ISOLATION"},
                {"labels", "LABELS"}},
-              {"name", "state", "cpus_total", "cpus_free", "mem_total", "mem_free", "offered", "held", "leased", "unavailable",
-               "devices", "unhealthy", "slices", "labels", "isolation", "cordon", "drain_in", "shortfall", "notes"});
+              {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",
+               "leased",   "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",
+               "drain_in", "shortfall",   "notes",      "lends",     "lent",      "figures"});
 }
 
 int roles_main(int argc, char** argv) {

@@ -215,6 +215,7 @@ class Builder {
 
   bool* flag_field(std::string_view name) {
     if (name == "exclusive") return &job_.exclusive;
+    if (name == "revocable") return &job_.revocable;
     if (name == "hold") return &job_.hold;
     if (name == "parsable") return &out_.parsable;
     if (name == "wait") return &out_.wait;

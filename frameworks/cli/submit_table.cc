@@ -26,6 +26,7 @@ const std::vector<OptionDef>& submit_table() {
       {"account", 'A', kRequired, "", "NAME", "account that the job is charged to", ""},
       {"qos", 'q', kRequired, "", "NAME", "recorded and shown", ""},
       {"exclusive", 0, kOptional, "", "user", "whole hosts", ""},
+      {"revocable", 0, kNone, "", "", "out of what other jobs do not use; ended and started again when they do", ""},
       {"oversubscribe", 's', kNone, "", "", "", "accepted; cores are not shared between jobs"},
       {"share", 0, kNone, "oversubscribe", "", "", ""},
       {"array", 'a', kRequired, "", "SET[%MAX]", "one job per index: 1-10, 0-30:2, 1,5,9; at most MAX at once", ""},

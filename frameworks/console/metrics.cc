@@ -150,6 +150,11 @@ void agent_metrics(MetricsText& m, const View& view) {
   each(m, rows, "bourse_agent_slices", "Slices on an agent.", labels, [](auto& a) { return a.slices; });
   each(m, rows, "bourse_agent_devices_unhealthy", "Devices of an agent that are not healthy.", labels,
        [](auto& a) { return a.unhealthy; });
+  const bool any = std::any_of(rows.begin(), rows.end(), [](const AgentView& a) { return !a.figures.empty(); });
+  if (!any) return;
+  m.gauge("bourse_agent_figure", "What an agent counts by itself: pressure, what it lends, warm instances; see bourse-agent(8).");
+  for (const AgentView& agent : rows)
+    for (const auto& [name, value] : agent.figures) m.sample(value, {{"agent", agent.row.name}, {"figure", name}});
 }
 
 void job_metrics(MetricsText& m, const JobsView& jobs) {

@@ -60,6 +60,14 @@ AgentView agent_view(Row row) {
   view.slices = count_in(row, "slices"), view.devices = count_in(row, "devices");
   const std::string unhealthy = cli::field(row, "unhealthy");
   if (!unhealthy.empty()) view.unhealthy = 1 + static_cast<std::uint64_t>(std::count(unhealthy.begin(), unhealthy.end(), ','));
+  // "lend.cpus=2200,pressure.host=650"
+  const std::string figures = cli::field(row, "figures");
+  for (std::size_t at = 0; at < figures.size();) {
+    const std::size_t end = std::min(figures.find(',', at), figures.size()), equals = figures.find('=', at);
+    if (equals < end)
+      view.figures.emplace_back(figures.substr(at, equals - at), std::strtoull(figures.c_str() + equals + 1, nullptr, 10));
+    at = end + 1;
+  }
   view.row = std::move(row);
   return view;
 }

@@ -25,6 +25,7 @@ struct AgentView {
   MilliCpus cpus, cpus_free;
   Bytes mem, mem_free;
   std::uint64_t slices = 0, devices = 0, unhealthy = 0;
+  std::vector<std::pair<std::string, std::uint64_t>> figures;  // by name
 };
 struct FrameworkView {
   Row row;

@@ -53,6 +53,8 @@ int c99_builds_everything(void) {
   IS(BOURSE_E_INVALID, bourse_shape_amount(shape, "", 2));
   OK(bourse_shape_whole_host(shape, 0));
   OK(bourse_shape_same_numa(shape, 1));
+  OK(bourse_shape_revocable(shape, 1));
+  OK(bourse_shape_revocable(shape, 0));
   OK(bourse_shape_constraint(shape, "zone", BOURSE_IN, zones, 2));
   OK(bourse_shape_constraint(shape, "gpu", BOURSE_PRESENT, NULL, 0));
   IS(BOURSE_E_INVALID, bourse_shape_constraint(shape, "zone", BOURSE_IN, NULL, 0));
@@ -134,6 +136,7 @@ int c99_builds_everything(void) {
   IS(BOURSE_E_INVALID, bourse_task_spec_isolate(spec, ""));
   OK(bourse_task_spec_trace(spec, ""));
   OK(bourse_task_spec_in_turn(spec, 0));
+  OK(bourse_task_spec_priority(spec, -5));
   OK(bourse_task_spec_image(spec, "/images/disk.qcow2"));
   OK(bourse_task_spec_clear(spec));
   bourse_shape_free(shape);

@@ -182,7 +182,8 @@ BOURSE_API int64_t bourse_offer_ttl(const bourse_offer* offer);
 BOURSE_API uint64_t bourse_offer_line(const bourse_offer* offer);        /* demand line it was made for; 0: wildcard */
 BOURSE_API uint64_t bourse_offer_reservation(const bourse_offer* offer); /* gathered for a wide gang; 0: not */
 BOURSE_API const char* bourse_offer_reserved(const bourse_offer* offer); /* the operators' reservation it is part of; "": none */
-BOURSE_API int64_t bourse_offer_lasts(const bourse_offer* offer); /* until the agent closes for maintenance; 0: not known to */
+BOURSE_API int64_t bourse_offer_lasts(const bourse_offer* offer);     /* until the agent closes for maintenance; 0: not known to */
+BOURSE_API int32_t bourse_offer_revocable(const bourse_offer* offer); /* lent: for revocable shapes only */
 
 /* --- agents (with watch_agents) ---------------------------------------------------------------------------------------- */
 
@@ -258,6 +259,7 @@ typedef struct bourse_slice_event {
   size_t cpus_count;
   int64_t expiry;        /* idle time after which the agent gives it back; 0: never */
   const char* unhealthy; /* "": all is well; else what is wrong ("device GPU-1 has gone"): its tasks go on, start no more in it */
+  int32_t revocable;     /* lent: it ends as BOURSE_SLICE_REVOKED when its memory is needed */
 } bourse_slice_event;
 
 enum { /* bourse_slice_lost_event.end */
@@ -517,6 +519,7 @@ BOURSE_API int bourse_shape_ports(bourse_shape* shape, uint32_t count);
 BOURSE_API int bourse_shape_amount(bourse_shape* shape, const char* kind, int64_t amount); /* site-declared */
 BOURSE_API int bourse_shape_whole_host(bourse_shape* shape, int32_t on);                   /* everything on the agent */
 BOURSE_API int bourse_shape_same_numa(bourse_shape* shape, int32_t on); /* cpus, memory and devices from one NUMA node */
+BOURSE_API int bourse_shape_revocable(bourse_shape* shape, int32_t on); /* out of what others lend: taken back at any moment */
 BOURSE_API int bourse_shape_device(bourse_shape* shape, const bourse_device_ask* ask);
 /* [free] Adds constraints over the agent's labels; all must hold. As values; or as text: "zone in (a,b)", "host notin (h[1-4])",
  * "gpu", "!gpu", "arch=x86_64", "rack!=r2", joined by '&'. `values` may be NULL when `count` is 0. */
@@ -593,6 +596,8 @@ BOURSE_API int bourse_task_spec_trace(bourse_task_spec* spec, const char* tracep
 /* [free] Not before the tasks that its slice was given earlier have ended, then at once: keeps a slice busy with short tasks. Until
  * then it is STAGING, and a kill with `unstarted_only` takes it back. */
 BOURSE_API int bourse_task_spec_in_turn(bourse_task_spec* spec, int32_t on);
+/* In a revocable slice: of all such tasks on a host the one with the lowest goes first when memory is short [0]. */
+BOURSE_API int bourse_task_spec_priority(bourse_task_spec* spec, int32_t priority);
 /* Of BOURSE_MICROVM: what it boots, "kernel=PATH,initrd=PATH[,disk=PATH][,arch=NAME][,append=WORDS]" or "disk=PATH[,arch=NAME]", with full
  * paths on the agent's host. Its slice needs a device of kind "hypervisor/" with its counter "guests" at 1.
  * Of BOURSE_CONTAINER: a root directory or an OCI image layout on the agent's host, "DIR" or "DIR:TAG". */
