@@ -5,9 +5,12 @@ set -u
 tests=()
 for file in tests/vm/*.sh; do
   name=${file##*/}
-  case ${name%.sh} in all | image | lib | run) ;; *) tests+=("${name%.sh}") ;; esac
+  case ${name%.sh} in all | image | lib | run | rdma | pressure) ;; *) tests+=("${name%.sh}") ;; esac
 done
 out=$(bash tests/vm/run.sh "${VM_SECONDS:-1200}" "${tests[@]}")
+# More who borrow than four cores hold; and soft-RoCE is in the kernel with all modules only: two further boots.
+out+=$'\n'$(VM_CORES=4 bash tests/vm/run.sh 500 pressure)
+out+=$'\n'$(VM_DIR="$B/vm-rdma" bash tests/vm/run.sh 400 rdma)
 printf '%s\n' "$out"
 failed=$(grep -c '^not ok' <<<"$out")
 echo "$(grep -c '^ok' <<<"$out") passed, $failed failed, $(grep -c '^skip' <<<"$out") skipped"

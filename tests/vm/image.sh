@@ -41,13 +41,19 @@ put() {
     [ -e "$root$lib" ] || install -D -m 755 "$(readlink -f "$lib")" "$root$lib"
   done
 }
-for program in bash ps taskset setpriv crun; do
+for program in bash ps taskset setpriv crun ip rdma ibv_rc_pingpong ibv_devinfo; do
   path=$(command -v $program || true)
   [ -n "$path" ] || continue
   rm -f "$root/bin/$program"
   put "$path" "/bin/$program"
 done
-for file in "$B"/bin/*; do [ -L "$file" ] || put "$file" "/build/bin/${file##*/}"; done
+# What libibverbs knows soft-RoCE by.
+provider=/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so
+if [ -e $provider ]; then
+  put $provider
+  install -D -m 644 /etc/libibverbs.d/rxe.driver "$root/etc/libibverbs.d/rxe.driver"
+fi
+for file in "$B"/bin/*; do [ -L "$file" ] || [ -d "$file" ] || put "$file" "/build/bin/${file##*/}"; done
 put "$B/tests/bin/agent" /build/tests/bin/agent
 for file in "$B"/tests/tools/*; do
   case $file in *.d) ;; *) put "$file" "/build/tests/tools/${file##*/}" ;; esac

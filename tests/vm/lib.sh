@@ -9,6 +9,16 @@ check() { # check NAME COMMAND...: its output, where it fails, is the reason
 }
 same() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted \`$2', got \`$3'"; fi; }
 
+# Waits for a condition, never for a time.
+until_true() { # SECONDS COMMAND...
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ $SECONDS -lt $deadline ] || return 1
+    sleep 0.3
+  done
+}
+
 # gtest FILTER [MOST-SECONDS]: each test of the agent's binary is a line of its own; one that was skipped has failed, for this
 # machine can isolate.
 gtest() {

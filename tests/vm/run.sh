@@ -1,18 +1,19 @@
 #!/bin/bash
-# run.sh SECONDS TEST...: boots the image in $B/vm and runs tests/vm/TEST.sh in it, in one boot. Their "ok - ", "not ok - " and
+# run.sh SECONDS TEST...: boots the image in $VM_DIR (default: $B/vm) and runs tests/vm/TEST.sh in it, in one boot. Their "ok - ", "not ok - " and
 # "skip - " lines go to standard output; a guest that does not come to its end in time is a failure, with its last words.
 #
-# The guest: 4 cores on 2 sockets, 2 NUMA nodes of 1 GiB, cgroup v2 only, pressure stall information on. Without KVM.
+# The guest: 4 cores on 2 sockets ($VM_CORES on each: 2), 2 NUMA nodes of 1 GiB, cgroup v2 only, pressure stall information on. Without KVM.
 set -u
 : "${B:=build/release}"
+: "${VM_DIR:=$B/vm}" "${VM_CORES:=2}"
 limit=$1
 shift
 tests=$(IFS=,; echo "$*")
 log=$(mktemp) raw=$(mktemp)
-qemu-system-x86_64 -M q35 -cpu max -accel tcg,thread=multi -m 2048 -smp 4,sockets=2,cores=2 \
+qemu-system-x86_64 -M q35 -cpu max -accel tcg,thread=multi -m 2048 -smp $((VM_CORES * 2)),sockets=2,cores="$VM_CORES" \
   -object memory-backend-ram,id=m0,size=1024M -object memory-backend-ram,id=m1,size=1024M \
-  -numa node,nodeid=0,cpus=0-1,memdev=m0 -numa node,nodeid=1,cpus=2-3,memdev=m1 \
-  -kernel "$B/vm/vmlinuz" -initrd "$B/vm/initramfs" \
+  -numa node,nodeid=0,cpus=0-$((VM_CORES - 1)),memdev=m0 -numa node,nodeid=1,cpus=$VM_CORES-$((VM_CORES * 2 - 1)),memdev=m1 \
+  -kernel "$VM_DIR/vmlinuz" -initrd "$VM_DIR/initramfs" \
   -append "console=ttyS0 psi=1 loglevel=3 panic=-1 cgroup_no_v1=all random.trust_cpu=on bourse.tests=$tests ${VM_APPEND:-}" \
   ${VM_OPTIONS:-} -display none -monitor none -serial "file:$raw" -nic none -no-reboot </dev/null >"$raw.err" 2>&1 &
 guest=$!
