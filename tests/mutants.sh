@@ -1,6 +1,7 @@
 #!/bin/bash
 # make check-mutants: with a mechanism disabled (BOURSE_MUTANT), the test named for it must fail, and without that it must pass.
-# A mutant that survives means that the test proves nothing. Lines of tests/mutants.txt: MUTANT  GTEST-BINARY:FILTER | SCRIPT[:ROW].
+# A mutant that survives means that the test proves nothing. Lines of tests/mutants.txt: MUTANT  GTEST-BINARY:FILTER | SCRIPT[:ROW], where
+# the row `soak' is all of a script, as `make soak' runs it.
 # M=TEXT: only mutants whose name contains it. ONLY="NAME ...": only these.
 set -u
 : "${B:=build/release}"
@@ -14,6 +15,7 @@ declare -A clean  # WHERE -> how it ends with nothing disabled: "passed", "skipp
 run() { # run WHERE: its exit status
   case "$1" in
     *.test) timeout 300 bash "$1" ;;
+    *.test:soak) SOAK=1 timeout 900 bash "${1%%:*}" ;;
     *.test:*) ROWS=${1#*:} timeout 300 bash "${1%%:*}" ;;
     *) timeout 300 "$B/tests/bin/${1%%:*}" --gtest_filter="${1#*:}" --gtest_color=no ;;
   esac >"$log" 2>&1 </dev/null
