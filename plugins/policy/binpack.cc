@@ -6,6 +6,7 @@
 // rule=dot-max: the dot product of ask and free, both over the agent's own total; the LARGEST wins (Tetris, SIGCOMM 2014).
 // rule=dot-min: the same product, the SMALLEST wins (the "DotProd" baseline of the FGD study, ATC 2023). Mind the sign: these two are
 //   both called "dot product" in the literature.
+// rule=random: any, each as likely; what every other rule has to be better than. From the host's randomness.
 // steps=N: scores are rounded down to multiples of 1/N; 0 (default): not rounded. Fewer steps, more ties.
 // cpus=W, mem=W, devices=W: weights, 1 each; 0 leaves a sort out.
 //
@@ -18,18 +19,25 @@ namespace bourse::policy {
 
 namespace {
 
+constexpr double kUniform = 9007199254740992;  // 2^53
+
 class Binpack final : public Base {
  public:
   using Base::Base;
 
   void configure(Params& params) override {
-    rule_ = params.choice("rule", "best", {"best", "worst", "dot-max", "dot-min"});
+    rule_ = params.choice("rule", "best", {"best", "worst", "dot-max", "dot-min", "random"});
+    if (rule_ == "random") random_ = static_cast<const bourse_random_1*>(host()->get(host(), BOURSE_RANDOM_1));
     steps_ = static_cast<double>(params.integer("steps", 0, 0, 1'000'000));
     weights_ = fit_weights(params);
   }
   void agent_changed(std::uint32_t h) override { spec_.see(book.agents()[h].total); }
 
   void score(const Placement& what, const std::uint32_t* agents, std::uint32_t count, bourse_score* scores) override {
+    if (random_ != nullptr) {
+      for (std::uint32_t i = 0; i < count; ++i) scores[i].score = static_cast<double>(random_->next(host()) >> 11) / kUniform;
+      return;
+    }
     for (std::uint32_t i = 0; i < count; ++i) {
       const Agent& agent = book.agents()[agents[i]];
       double score = rule_ == "best" || rule_ == "worst" ? best_fit(what.ask, agent.free, spec_, weights_)
@@ -41,6 +49,7 @@ class Binpack final : public Base {
 
  private:
   std::string rule_;
+  const bourse_random_1* random_ = nullptr;
   double steps_ = 0;
   FitWeights weights_;
   MaxSpec spec_;

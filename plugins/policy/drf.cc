@@ -4,16 +4,20 @@
 // claimant without an account is one by itself. Within an account: higher priority; then the claimant's own dominant share,
 // lowest first; then lower `order`, the name, the handle. Equal shares of accounts: the name that sorts first, then the lower
 // handle. With ties=grants, whoever got fewer grants goes before that, as in Mesos's sorter; a grant is a growth of what it holds.
+// With ties=job, equal shares of accounts do not go by account: their claimants go by the rules within one, so that of users who hold
+// nothing the job that came first is first; and from the first that is passed by, a walk goes on as the order stood then.
 // Shares are exact (share.h), against a total that may lag behind the true one by 1/32.
 //
 // This is the "skip" variant: who does not fit is passed by. So that large asks do not starve, who is first and was passed by for
 // `reserve` is answered with BOURSE_NEXT_RESERVE: reserve=60s is the default, off never does it, always is the stop rule of the
 // paper's pseudo-code.
 //
-// Parameters: reserve=off|always|TIME, ties=name|grants. A change costs O(log n), a walk what it gives.
+// Parameters: reserve=off|always|TIME, ties=name|grants|job. A change costs O(log n), a walk what it gives; with ties=job, one that
+// passes somebody by O(n log n).
 #include <algorithm>
 #include <set>
 
+#include "common/core/hooks.h"
 #include "plugins/policy/builtin.h"
 #include "plugins/policy/ordered.h"
 #include "plugins/policy/share.h"
@@ -38,7 +42,8 @@ class Drf final : public Base {
   using Base::Base;
 
   void configure(Params& params) override {
-    by_grants_ = params.choice("ties", "name", {"name", "grants"}) == "grants";
+    const std::string ties = params.choice("ties", "name", {"name", "grants", "job"});
+    by_grants_ = ties == "grants", by_job_ = ties == "job";
     reserve_ = reserve_of(params);
   }
 
@@ -89,25 +94,21 @@ class Drf final : public Base {
     Group& group = *groups_[home_[h]];
     const Key key = key_of(h), old = group.members.key(h);
     if (key < old || old < key) group.members.move(h, key);
-    if (home_[h] % 2 == 1) settle(home_[h]);  // without an account it is its own
+    if (home_[h] % 2 == 1 || by_job_) settle(home_[h]);  // without an account it is its own
   }
 
   void rank(std::int64_t, std::uint32_t, std::uint32_t* claimants, std::uint32_t count) override {
-    sort_claimants(claimants, count, [this](std::uint32_t a, std::uint32_t b) {
-      const std::size_t x = home_[a], y = home_[b];
-      if (x != y) return GroupLess{this}({groups_[x]->share, groups_[x]->grants, x}, {groups_[y]->share, groups_[y]->grants, y});
-      const Key k = key_of(a), l = key_of(b);
-      if (k < l) return true;
-      return l < k ? false : earlier(a, b);
-    });
+    sort_claimants(claimants, count, [this](std::uint32_t a, std::uint32_t b) { return goes_first(a, b); });
   }
 
   void begin(std::int64_t now, std::uint32_t) override {
     now_ = now;
-    walking_ = first_ = false;
+    walking_ = first_ = stands_ = false;
+    given_ = kNone;
   }
 
   int next(std::uint32_t* claimant) override {
+    if (by_job_) return next_by_job(claimant);
     auto at = order_.begin();
     if (walking_) {
       at = order_.lower_bound(cursor_);
@@ -130,17 +131,21 @@ class Drf final : public Base {
 
  private:
   using Members = Ordered<Key>;
-  struct Group {
-    explicit Group(const Book& book) : members(book) {}
-    Members members;  // that want something
-    Share share;
-    std::uint64_t grants = 0;
-    bool in = false;  // order_
-  };
   struct Place {
     Share share;
     std::uint64_t grants = 0;
     std::size_t group = 0;
+    // With ties=job, its first member as it was then.
+    Key key{};
+    std::uint64_t number = 0;
+    std::string name{};
+    std::uint32_t first = kNone;
+  };
+  struct Group {
+    explicit Group(const Book& book) : members(book) {}
+    Members members;  // that want something
+    Place at;
+    bool in = false;  // order_
   };
   struct GroupLess {
     const Drf* drf;
@@ -148,6 +153,13 @@ class Drf final : public Base {
       if (const int order = compare(a.share, b.share); order != 0) return order < 0;
       if (a.grants != b.grants) return a.grants < b.grants;
       if (a.group == b.group) return false;
+      if (drf->by_job_) {
+        if (a.key < b.key) return true;
+        if (b.key < a.key) return false;
+        if (a.number != b.number) return a.number < b.number;
+        const int names = a.name.compare(b.name);
+        return names != 0 ? names < 0 : a.first < b.first;
+      }
       const int names = drf->name_of(a.group).compare(drf->name_of(b.group));
       return names != 0 ? names < 0 : a.group < b.group;
     }
@@ -177,6 +189,44 @@ class Drf final : public Base {
     return {book.of(h).priority, facts_[h].share, by_grants_ ? facts_[h].grants : 0};
   }
 
+  // Of one account, or of accounts with equal shares and ties=job.
+  [[nodiscard]] bool member_first(std::uint32_t a, std::uint32_t b) const {
+    const Key k = key_of(a), l = key_of(b);
+    if (k < l) return true;
+    return l < k ? false : earlier(a, b);
+  }
+  [[nodiscard]] bool goes_first(std::uint32_t a, std::uint32_t b) const {
+    const Group &x = *groups_[home_[a]], &y = *groups_[home_[b]];
+    if (home_[a] == home_[b] || (by_job_ && compare(x.at.share, y.at.share) == 0)) return member_first(a, b);
+    return GroupLess{this}(x.at, y.at);
+  }
+
+  // The head of the order as long as each that is given is served; then what was behind it at that moment.
+  int next_by_job(std::uint32_t* claimant) {
+    if (!stands_ && given_ != kNone && given_number_ == changes_ && !hooks::mutant("policy.drf_never_settles")) {
+      stands_ = true;
+      standing_.clear();
+      for (const Place& place : order_) {
+        Members& members = groups_[place.group]->members;
+        members.begin();
+        for (std::uint32_t h = 0; members.next(&h);)
+          if (h != given_) standing_.push_back(h);
+      }
+      std::sort(standing_.begin(), standing_.end(), [this](std::uint32_t a, std::uint32_t b) { return goes_first(a, b); });
+      standing_at_ = 0;
+    }
+    if (stands_) {
+      while (standing_at_ < standing_.size() && !book.wants(standing_[standing_at_])) ++standing_at_;
+      if (standing_at_ == standing_.size()) return BOURSE_NEXT_END;
+      *claimant = standing_[standing_at_++];
+      return answer(*claimant);
+    }
+    if (order_.empty()) return BOURSE_NEXT_END;
+    *claimant = given_ = groups_[order_.begin()->group]->members.first();
+    given_number_ = changes_;
+    return answer(given_);
+  }
+
   void put(std::uint32_t h) {
     facts_[h].share = dominant(book.of(h).used, reference_.get(), book.of(h).weight);
     const std::size_t g = group_of(h);
@@ -184,13 +234,16 @@ class Drf final : public Base {
     if (!groups_[g]) groups_[g] = std::make_unique<Group>(book);
     groups_[g]->members.put(h, key_of(h));
     home_[h] = g;
+    ++changes_;
     settle(g);
   }
 
   // Puts a group where its share says.
   void settle(std::size_t g) {
     Group& group = *groups_[g];
-    Place now{{}, 0, g};
+    ++changes_;
+    Place now;
+    now.group = g;
     const auto handle = static_cast<std::uint32_t>(g / 2);
     if (!group.members.empty()) {
       if (g % 2 == 1) {
@@ -200,10 +253,17 @@ class Drf final : public Base {
         const Account& account = book.accounts()[handle];
         now.share = dominant(account.used, reference_.get(), account.weight);
       }
+      if (by_job_) {
+        now.first = group.members.first();
+        now.key = key_of(now.first), now.number = book.of(now.first).order, now.name = book.of(now.first).name;
+      }
     }
-    const bool same = compare(now.share, group.share) == 0 && now.grants == group.grants;
-    if (group.in && (group.members.empty() || !same)) {
-      auto node = order_.extract({group.share, group.grants, g});
+    const auto differs = [this](const Place& a, const Place& b) {
+      if (compare(a.share, b.share) != 0 || a.grants != b.grants) return true;
+      return by_job_ && (a.first != b.first || a.number != b.number || a.key < b.key || b.key < a.key || a.name != b.name);
+    };
+    if (group.in && (group.members.empty() || differs(now, group.at))) {
+      auto node = order_.extract(group.at);
       group.in = false;
       if (!group.members.empty()) {
         node.value() = now;
@@ -214,8 +274,7 @@ class Drf final : public Base {
       order_.insert(now);
       group.in = true;
     }
-    group.share = now.share;
-    group.grants = now.grants;
+    group.at = std::move(now);
   }
 
   int answer(std::uint32_t h) {
@@ -225,7 +284,12 @@ class Drf final : public Base {
     return first && reserve_ >= 0 && now_ - facts.waits_since >= reserve_ ? BOURSE_NEXT_RESERVE : BOURSE_NEXT;
   }
 
-  bool by_grants_ = false, walking_ = false, first_ = false;
+  bool by_grants_ = false, by_job_ = false, walking_ = false, first_ = false;
+  bool stands_ = false;  // with ties=job: somebody was passed by
+  std::uint32_t given_ = kNone;
+  std::uint64_t changes_ = 0, given_number_ = 0;
+  std::vector<std::uint32_t> standing_;
+  std::size_t standing_at_ = 0;
   std::int64_t reserve_ = -1, now_ = 0;
   ReferenceTotal reference_;
   std::vector<Facts> facts_;       // by claimant

@@ -136,6 +136,37 @@ TEST(Drf, AccountsComeBeforeTheirClaimants) {
   EXPECT_EQ(rig.order(), "r1 r2 p1");
 }
 
+// Of accounts with equal shares the job that came first goes first, whoever's it is; and from the first that is passed by, the order
+// stands as it was then, whatever starts.
+TEST(Drf, WithTiesByJobTheOrderStandsFromWhoIsPassedBy) {
+  PolicyRig rig("drf:ties=job");
+  rig.host->total(amounts(100'000, 100));
+  const auto a = rig.account("a"), b = rig.account("b");
+  const auto one = rig.job(1, seconds(1), seconds(10), 8, 0, b), two = rig.job(2, seconds(2), seconds(10), 1, 0, a);
+  rig.job(3, seconds(3), seconds(10), 1, 0, b);
+  rig.job(4, seconds(4), seconds(10), 1, 0, a);
+  EXPECT_EQ(rig.order(), "1 2 3 4");
+  rig.host->begin(seconds(5));
+  ASSERT_EQ(rig.host->next()->claimant, one);
+  // It starts: b holds something, and a goes first.
+  rig.host->account_used(b, amounts(8000, 0));
+  rig.host->claimant_removed(one);
+  ASSERT_EQ(rig.host->next()->claimant, two);
+  PolicyRig walk("drf:ties=job");
+  walk.host->total(amounts(100'000, 100));
+  const auto x = walk.account("x"), y = walk.account("y");
+  const auto first = walk.job(1, seconds(1), seconds(10), 99, 0, x), second = walk.job(2, seconds(2), seconds(10), 1, 0, y);
+  const auto third = walk.job(3, seconds(3), seconds(10), 1, 0, y), last = walk.job(4, seconds(4), seconds(10), 1, 0, x);
+  walk.host->begin(seconds(5));
+  ASSERT_EQ(walk.host->next()->claimant, first);
+  ASSERT_EQ(walk.host->next()->claimant, second) << "the first is passed by";
+  walk.host->account_used(y, amounts(5000, 0));
+  walk.host->claimant_removed(second);
+  ASSERT_EQ(walk.host->next()->claimant, third) << "y holds more than x by now, but the order stands";
+  ASSERT_EQ(walk.host->next()->claimant, last);
+  EXPECT_FALSE(walk.host->next());
+}
+
 TEST(Drf, AWalkMeetsWhoGotSomethingAgain) {
   PolicyRig rig("drf");
   rig.host->total(amounts(10, 10));
