@@ -61,12 +61,13 @@ class Table {
     return whole;
   }
   // Absent or empty: nothing.
-  Result<std::optional<Duration>> time(std::optional<std::size_t> column) const {
+  enum class Below : std::uint8_t { kRefused, kTold };
+  Result<std::optional<Duration>> time(std::optional<std::size_t> column, Below below = Below::kRefused) const {
     const std::string_view word = text(column);
     if (word.empty()) return std::optional<Duration>{};
     const Duration value =
         word.find(':') != std::string_view::npos ? BOURSE_TRY(date_of(*column)) : BOURSE_TRY(seconds_of(*column));
-    if (value.count() < 0) return bad(*column, "is negative");
+    if (value.count() < 0 && below == Below::kRefused) return bad(*column, "is negative");
     return std::optional<Duration>(value);
   }
   [[nodiscard]] const Lines& lines() const { return lines_; }
@@ -216,7 +217,7 @@ Result<Workload> workload_of_csv(Lines& lines, const ReadOptions& options, bool 
     job.number = BOURSE_TRY(table.number(c.number, static_cast<std::int64_t>(lines.number()) - 2));
     if (times) {
       const auto submit = BOURSE_TRY(table.time(c.submit));
-      auto run = BOURSE_TRY(table.time(c.run));
+      auto run = BOURSE_TRY(table.time(c.run, Table::Below::kTold));
       if (!c.run) {
         const auto end = BOURSE_TRY(table.time(c.end)), from = BOURSE_TRY(table.time(c.scheduled));
         const auto begin = from ? from : submit;
@@ -224,7 +225,9 @@ Result<Workload> workload_of_csv(Lines& lines, const ReadOptions& options, bool 
       }
       const auto limit = BOURSE_TRY(table.time(c.limit));
       if (!submit || !run || run->count() <= 0) {
-        ++out.left_out;
+        // Logs made by taking one time from another have such where a job never started: left out, and said.
+        if (++out.left_out; run && run->count() < 0 && out.left_out_why.empty())
+          out.left_out_why = table.bad(*(c.run ? c.run : c.end), "is a run time below zero").text();
         continue;
       }
       job.submit = *submit;

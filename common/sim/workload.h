@@ -56,6 +56,7 @@ struct Workload {
   std::map<std::string, std::string> header;  // of an SWF file
   std::map<std::int32_t, std::string> users;  // where the trace has names
   std::uint64_t left_out = 0;                 // had no submit time, no run time or no processors
+  std::string left_out_why;                   // of the first that is odd: where, and what is wrong with it
   bool gpus = false;                          // some job asks for one
 
   std::uint32_t shape_of(const TraceShape& shape);  // its index

@@ -97,6 +97,7 @@ std::string run_json(const SimulatedRun& run, const sim::Workload& work, bool us
   out["refused"] = r.refused;
   if (r.refused > 0) out["first_refusal"] = r.first_refusal;
   out["left_out"] = work.left_out;
+  if (!work.left_out_why.empty()) out["left_out_why"] = work.left_out_why;
   out["mean_wait_s"] = r.mean_wait_s;
   out["p95_wait_s"] = r.p95_wait_s;
   out["max_wait_s"] = r.max_wait_s;
@@ -106,7 +107,8 @@ std::string run_json(const SimulatedRun& run, const sim::Workload& work, bool us
   out["makespan_s"] = r.makespan_s;
   out["schedule_hash"] = hex(r.schedule_hash);
   if (r.trace_hash != 0) out["trace_hash"] = hex(r.trace_hash);
-  for (const auto& [wait, count] : reasons(run)) out["waited_for"][std::string(text_of(wait))] = count;
+  if (r.trace_hash == 0)  // through the wire nobody is asked
+    for (const auto& [wait, count] : reasons(run)) out["waited_for"][std::string(text_of(wait))] = count;
   const std::vector<User> all = by_user(run, work);
   out["users"] = all.size();
   out["jain_bsld"] = jain(all);
@@ -130,7 +132,10 @@ std::string run_text(const SimulatedRun& run, const sim::Workload& work, bool us
   const sim::Report& r = run.report;
   std::string out = fmt::format("policy         {}\n", run.name);
   out += fmt::format("jobs           {}\n", r.jobs);
-  if (work.left_out > 0) out += fmt::format("left out       {} without submit time, run time or processors\n", work.left_out);
+  if (work.left_out > 0) {
+    out += fmt::format("left out       {} without submit time, run time or processors{}\n", work.left_out,
+                       work.left_out_why.empty() ? "" : " (" + work.left_out_why + ")");
+  }
   if (r.refused > 0) out += fmt::format("refused        {} (the first: {})\n", r.refused, r.first_refusal);
   out += fmt::format("wait           mean {:.1f} s, 95 % within {:.1f} s, longest {:.1f} s\n", r.mean_wait_s, r.p95_wait_s,
                      r.max_wait_s);
@@ -139,8 +144,9 @@ std::string run_text(const SimulatedRun& run, const sim::Workload& work, bool us
   if (run.gpus > 0) out += fmt::format("GPUs           {:.2f} % allocated\n", r.gpu_alloc_percent);
   out += fmt::format("makespan       {}\n", format_clock(seconds(static_cast<std::int64_t>(r.makespan_s))));
   auto why = reasons(run);
-  out += fmt::format("waited for     nothing {}, resources {}, a reservation {}, the order {}\n", why[sim::Wait::kNone],
-                     why[sim::Wait::kRoom], why[sim::Wait::kReserved], why[sim::Wait::kOrder]);
+  if (r.trace_hash == 0)
+    out += fmt::format("waited for     nothing {}, resources {}, a reservation {}, the order {}\n", why[sim::Wait::kNone],
+                       why[sim::Wait::kRoom], why[sim::Wait::kReserved], why[sim::Wait::kOrder]);
   const std::vector<User> all = by_user(run, work);
   out += fmt::format("users          {}, evenness of their slowdowns {:.3f} (Jain; 1 is even)\n", all.size(), jain(all));
   out += fmt::format("schedule hash  {}\n", hex(r.schedule_hash));
