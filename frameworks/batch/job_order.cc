@@ -139,7 +139,8 @@ void JobOrder::started(std::uint64_t run, std::uint32_t handle, const Waiting& j
   ended(run, now);
   Run& entry = runs_[run];
   entry.user = job.user, entry.submitted = job.submitted, entry.started = now, entry.limit = job.limit;
-  entry.nodes = std::max(job.need->nodes, 1U), entry.used = usage_of_all(*job.need), entry.shape = job.need->shape;
+  entry.nodes = std::max(job.need->nodes, 1U), entry.used = usage_of_all(*job.need);
+  entry.shape = is_plain(job.need->shape) ? nullptr : std::make_unique<Shape>(job.need->shape);
   User& owner = user(job.user);
   owner.used.add(entry.used);
   if (!hooks::mutant("batch.order_forgets_use")) host_->account_used(owner.handle, owner.used);
@@ -160,6 +161,8 @@ void JobOrder::ended(std::uint64_t run, Duration now) {
 
 void JobOrder::feedback(std::uint32_t event, std::uint32_t handle, const Run& run, Duration now) {
   if (!host_->wants_feedback()) return;
+  Shape plain;
+  plain.cpus = MilliCpus(run.used.cpus / run.nodes), plain.mem = Bytes(run.used.mem / run.nodes);
   host_->feedback({.event = event,
                    .claimant = handle,
                    .account = users_.at(run.user).handle,
@@ -168,7 +171,7 @@ void JobOrder::feedback(std::uint32_t event, std::uint32_t handle, const Run& ru
                    .run = event == BOURSE_ENDED ? now - run.started : Duration(0),
                    .limit = run.limit,
                    .units = run.nodes,
-                   .shape = &run.shape});
+                   .shape = run.shape ? run.shape.get() : &plain});
 }
 
 }  // namespace bourse::batch

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "frameworks/batch/profile.h"
@@ -61,7 +62,7 @@ class JobOrder {
     Usage used;
     Duration submitted{0}, started{0}, limit{0};
     std::uint32_t nodes = 1;
-    Shape shape;
+    std::unique_ptr<Shape> shape;  // null: plain, and `used` says all of it
   };
 
   explicit JobOrder(std::unique_ptr<policy::Host> host) : host_(std::move(host)) {}
@@ -81,7 +82,7 @@ class JobOrder {
   };
   std::vector<Claim> claims_;  // by claimant
   std::vector<std::uint32_t> free_, free_users_;
-  std::map<std::uint64_t, Run> runs_;
+  std::unordered_map<std::uint64_t, Run> runs_;  // looked up only
   std::uint64_t walk_ = 0;
   std::uint32_t given_ = 0;  // in this walk, and still waiting
   bool passed_by_known_ = false;

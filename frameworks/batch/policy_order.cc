@@ -8,7 +8,7 @@
 namespace bourse::batch {
 namespace {
 
-class PolicyOrder final : public QueueOrder {
+class PolicyOrder final : public PolicyQueue {
  public:
   explicit PolicyOrder(std::unique_ptr<JobOrder> order) : order_(std::move(order)), host_(order_->host()) {}
 
@@ -24,7 +24,7 @@ class PolicyOrder final : public QueueOrder {
   void arrived(const Job& job) override {
     Waiting waiting;
     waiting.facts.number = job.job, waiting.facts.user = job.user, waiting.facts.submitted = job.submit;
-    waiting.facts.limit = job.estimate, waiting.facts.need = job.need;
+    waiting.facts.limit = job.estimate, waiting.facts.need = job.need, waiting.facts.priority = job.priority;
     waiting.handle = order_->add(waiting.facts);
     if (jobs_.size() <= waiting.handle) jobs_.resize(waiting.handle + 1);
     jobs_[waiting.handle] = job.job;
@@ -48,6 +48,10 @@ class PolicyOrder final : public QueueOrder {
     const std::uint32_t handle = order_->next();
     return handle == policy::kNone ? std::nullopt : std::optional(jobs_[handle]);
   }
+
+  [[nodiscard]] std::string fault() const override { return host_.fault(); }
+  [[nodiscard]] std::string save() override { return host_.save(); }
+  bool load(std::string_view learnt) override { return host_.load(learnt); }
 
   [[nodiscard]] bool places() const override { return host_.scores(); }
   void changed(NodeSet::Node node, const PlannedNode& facts) override {
@@ -90,10 +94,16 @@ class PolicyOrder final : public QueueOrder {
 
 }  // namespace
 
-Result<std::unique_ptr<QueueOrder>> policy_order(const policy::Choice& choice, std::uint64_t seed) {
+Result<std::unique_ptr<PolicyQueue>> policy_order(const policy::Choice& choice, std::uint64_t seed,
+                                                  std::function<void(std::string line)> log) {
   policy::HostOptions options;
   options.seed = seed;
-  return std::unique_ptr<QueueOrder>(std::make_unique<PolicyOrder>(BOURSE_TRY(JobOrder::make(choice, std::move(options)))));
+  options.log = std::move(log);
+  return policy_order(choice, std::move(options));
+}
+
+Result<std::unique_ptr<PolicyQueue>> policy_order(const policy::Choice& choice, policy::HostOptions options) {
+  return std::unique_ptr<PolicyQueue>(std::make_unique<PolicyOrder>(BOURSE_TRY(JobOrder::make(choice, std::move(options)))));
 }
 
 }  // namespace bourse::batch

@@ -17,6 +17,12 @@ class Engine {
  public:
   Engine(std::vector<sim::TraceJob>& jobs, const ReplayOptions& options)
       : jobs_(jobs), options_(options), largest_(largest_of(options.nodes)) {
+    if (options.cluster != nullptr) {
+      for (const PlannedNode& node : *options.cluster)
+        planner_.add_node(node.total.resources(), node.labels, node.total.resources());
+      if (options.order != nullptr) planner_.choose_by(options.order);
+      return;
+    }
     const std::vector<std::string> names = names_of(options.nodes);
     std::size_t at = 0;
     for (const SimulatedNodes& group : options.nodes) {
@@ -73,10 +79,15 @@ class Engine {
   };
 
   Result<const Need*> need(const sim::TraceJob& job) {
-    const std::uint32_t key = options_.shapes != nullptr ? job.shape : job.processors;
+    const std::uint32_t key = options_.shapes != nullptr || options_.needs != nullptr ? job.shape : job.processors;
     Kind& kind = kinds_[key];
     if (!kind.known) {
       kind.known = true;
+      if (options_.needs != nullptr) {
+        kind.need = (*options_.needs)[job.shape];
+        kind.refusal = impossible(kind.need);
+        return need(job);
+      }
       sim::TraceShape shape;
       shape.tasks = job.processors;
       if (options_.shapes != nullptr) shape = (*options_.shapes)[job.shape];
@@ -106,7 +117,7 @@ class Engine {
     const Need* const wanted = BOURSE_TRY(need(job));
     if (wanted == nullptr) return {};
     if (options_.once) {
-      if (options_.order != nullptr) options_.order->arrived({index, wanted, seen(job.submit), job.limit, job.user});
+      if (options_.order != nullptr) options_.order->arrived({index, wanted, seen(job.submit), job.limit, job.user, 0});
       const auto* const holdings = planner_.start_now(index, *wanted, kNoLimit);
       if (holdings == nullptr) {
         if (options_.order != nullptr) options_.order->dropped(index);
@@ -120,7 +131,8 @@ class Engine {
     }
     Planner::Candidate candidate{index, wanted, job.limit};
     if (options_.last2) candidate.limit = predicted(job);
-    const QueueOrder::Job facts{index, wanted, seen(job.submit), candidate.limit, job.user};
+    const std::int64_t priority = options_.priorities != nullptr ? (*options_.priorities)[index] : 0;
+    const QueueOrder::Job facts{index, wanted, seen(job.submit), candidate.limit, job.user, priority};
     if (options_.order != nullptr) options_.order->arrived(facts);
     if (options_.backfill_order != nullptr) options_.backfill_order->arrived(facts);
     if (ordered_)

@@ -31,6 +31,7 @@ class QueueOrder : public NodeChooser {
     const Need* need = nullptr;
     Duration submit{0}, estimate{0};
     std::int32_t user = -1;
+    std::int64_t priority = 0;
   };
   virtual void arrived(const Job& job) = 0;
   virtual void started(std::uint64_t job, Duration now) = 0;
@@ -51,6 +52,11 @@ struct ReplayOptions {
   QueueOrder* order = nullptr;                           // null: first come, first served
   QueueOrder* backfill_order = nullptr;                  // of those past the first that waits; null: the same
   const std::vector<sim::TraceShape>* shapes = nullptr;  // null: a processor is a core
+  // In place of `nodes` and `shapes`, for who has them as production does: the nodes, what jobs need (by TraceJob.shape), and their
+  // priorities (by place in the trace). With `cluster` the report has no utilisation.
+  const std::vector<PlannedNode>* cluster = nullptr;
+  const std::vector<Need>* needs = nullptr;
+  const std::vector<std::int64_t>* priorities = nullptr;
   // The nodes of a start, ascending.
   std::function<void(std::size_t job, const std::vector<Holding>& holdings)> on_start;
   std::function<void(std::uint64_t done)> progress;  // every kProgressEvery jobs

@@ -31,7 +31,7 @@ constexpr const char* kName = "bourse simulate";
 struct Options {
   SimulateInput input;
   std::vector<std::string> policies, assertions, set, compare;
-  std::string backfill = "easy", backfill_order, estimates = "user", csv, swf, svg;
+  std::string backfill = "easy", backfill_order, estimates = "user", csv, swf, svg, learnt;
   std::size_t depth = 0;
   bool json = false, verbose = false, wire = false, users = false;
 };
@@ -48,14 +48,14 @@ void add_options(CommandLine& line, Options& o) {
   line.option("--fill", o.input.fill, "no times: jobs drawn at random until they ask for FACTOR of all GPUs, each placed once")
       .between(0.01, 100.0)
       .shown_as("FACTOR");
-  line.option("--jobs", o.input.jobs_max, "only the first N jobs").shown_as("N");
-  line.option("--seed", o.input.seed, "of all that is random").shown_as("N");
+  line.option("--jobs", o.input.jobs_max, "only the first N jobs").between(0.0, 1e9).shown_as("N");
+  line.option("--seed", o.input.seed, "of all that is random").between(0.0, 1e19).shown_as("N");
   line.option("--policy", o.policies, "order of the queue; given twice, the runs are compared").one_each().shown_as(policy);
   line.option("--backfill", o.backfill, "who may pass the first job that waits; see bourse.conf(5)")
       .one_of({"none", "easy", "easy-count", "conservative"})
       .shown_as("none|easy|easy-count|conservative");
   line.option("--backfill-order", o.backfill_order, "another policy for the order in which jobs may pass").shown_as(policy);
-  line.option("--depth", o.depth, "most jobs looked at behind the first; 0: all").shown_as("N");
+  line.option("--depth", o.depth, "most jobs looked at behind the first; 0: all").between(0.0, 1e9).shown_as("N");
   line.option("--estimates", o.estimates, "planned run times: exact, what users asked for, or the mean of the user's last two")
       .one_of({"exact", "user", "last2"})
       .shown_as("exact|user|last2");
@@ -68,7 +68,11 @@ void add_options(CommandLine& line, Options& o) {
   line.option("--svg", o.svg, "writes plots: gantt.svg, utilisation.svg, waits.svg").shown_as("DIR");
   line.option("--assert", o.assertions, "exit status 4 unless it holds: 'p95_wait<3600'").one_each().shown_as("EXPRESSION");
   line.option("--compare", o.compare, "two outputs of --json: prints the differences").words(2).shown_as("A.json B.json");
-  line.flag("--verbose", o.verbose, "with --wire: what master, agents and batch log, to stderr, with virtual time");
+  line.option("--learnt", o.learnt,
+              "a policy that learns begins with what is in FILE, if there is one, and leaves there what it knows")
+      .shown_as("FILE");
+  line.flag("--verbose", o.verbose,
+            "what the policy says; with --wire what master, agents and batch log; to stderr, with virtual time");
   line.directory();
 }
 
@@ -155,7 +159,11 @@ Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std
     options.shapes = &setup.work.shapes;
     options.origin = setup.work.origin;
     options.once = o.input.fill > 0;
-    auto order = BOURSE_TRY(batch::policy_order(choice, o.input.seed));
+    std::function<void(std::string)> log;
+    if (o.verbose) log = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+    auto order = BOURSE_TRY(batch::policy_order(choice, o.input.seed, std::move(log)));
+    if (!o.learnt.empty() && access(o.learnt.c_str(), F_OK) == 0 && !order->load(BOURSE_TRY(read_file(o.learnt))))
+      return Error(Code::kInvalid, o.learnt + ": not what " + policy + " has learnt (another policy, other arms, another version)");
     std::unique_ptr<batch::QueueOrder> other;
     if (!o.backfill_order.empty()) {
       const policy::Choice behind = BOURSE_TRY(loader.take(o.backfill_order));
@@ -174,6 +182,8 @@ Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std
       };
     }
     out.report = BOURSE_TRY(batch::replay(out.jobs, options));
+    if (!o.learnt.empty())
+      if (const std::string learnt = order->save(); !learnt.empty()) BOURSE_TRY(write_file(o.learnt, learnt, 0644));
   }
   out.real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return out;
@@ -209,6 +219,8 @@ int simulate_main(int argc, char** argv) {
   if (o.wire && (!o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0))
     return complain(kName, Error(Code::kInvalid, "--wire is for one order, exact or user estimates, and times as they are"),
                     kExitUsage);
+  if (!o.learnt.empty() && (o.wire || o.policies.size() > 1))
+    return complain(kName, Error(Code::kInvalid, "--learnt is for one policy, and not for --wire"), kExitUsage);
   o.input.estimates = o.estimates == "exact" ? sim::Estimates::kExact : sim::Estimates::kUser;
 
   auto setup = prepare(o.input);

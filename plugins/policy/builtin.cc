@@ -6,6 +6,7 @@ namespace bourse::policy {
 
 const std::vector<Builtin>& builtins() {
   static const std::vector<Builtin> all = {
+      {"bandit", "Learns from what happened which order to use: a contextual bandit over orders and hybrid weights.", &kBandit},
       {"binpack", "Placement only: best fit, worst fit or a dot product.", &kBinpack},
       {"drf", "Weighted dominant-resource fairness over accounts, then over their claimants.", &kDrf},
       {"f1", "log10(time) x processors + 870 x log10(submit time), lowest first.", &kF1},
@@ -13,6 +14,7 @@ const std::vector<Builtin>& builtins() {
       {"fifo", "First come, first served.", &kFifo},
       {"hdrf", "Hierarchical dominant-resource fairness over a tree of accounts.", &kHdrf},
       {"hybrid", "Dominant-resource fairness and packing, weighed or in two stages.", &kHybrid},
+      {"qlearn", "Learns from a model of the queue which order or hybrid weight to use in which situation.", &kQlearn},
       {"saf", "Smallest area (time x processors) first.", &kSaf},
       {"sjf", "Shortest first.", &kSjf},
       {"unicep", "Wait over log2(processors) x time, highest first.", &kUnicep},

@@ -17,7 +17,7 @@ struct Builtin {
 const std::vector<Builtin>& builtins();  // by name
 const bourse_policy_1* find_builtin(std::string_view name);
 
-extern const bourse_policy_1 kFifo, kDrf, kHdrf, kSjf, kSaf, kF1, kWfp3, kUnicep, kXf, kBinpack, kFgd, kHybrid;
+extern const bourse_policy_1 kFifo, kDrf, kHdrf, kSjf, kSaf, kF1, kWfp3, kUnicep, kXf, kBinpack, kFgd, kHybrid, kQlearn, kBandit;
 
 // What policies share that is no state.
 template <class Less>

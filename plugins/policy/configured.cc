@@ -28,16 +28,24 @@ Result<std::unique_ptr<Configured>> Configured::open(Options options, const Conf
   return made;
 }
 
-Result<Choice> Configured::read(const Config& config) {
+Result<Choice> Configured::read(const Config& config) { return one(config, "policy", config.text(options_.section, "policy")); }
+
+Result<Choice> Configured::one(const Config& config, std::string_view key, const std::string& spec) {
   const auto refused = [&](Error error) {
-    return std::move(error).add(config.place(options_.section, "policy") + "[" + options_.section + "] policy");
+    return std::move(error).add(config.place(options_.section, key) + "[" + options_.section + "] " + std::string(key));
   };
-  auto choice = loader_.take(config.text(options_.section, "policy"));
+  auto choice = loader_.take(spec);
   if (!choice) return refused(std::move(choice).error());
   if (auto allowed = watch_->allowed(*choice); !allowed) return refused(std::move(allowed).error());
   if (options_.usable)
     if (auto usable = options_.usable(*choice); !usable) return refused(std::move(usable).error());
   return choice;
+}
+
+Result<std::vector<Choice>> Configured::read_list(const Config& config, std::string_view key) {
+  std::vector<Choice> out;
+  for (const std::string& spec : config.list(options_.section, key)) out.push_back(BOURSE_TRY(one(config, key, spec)));
+  return out;
 }
 
 std::optional<std::string> Configured::take(const Choice& choice) {

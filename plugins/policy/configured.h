@@ -27,6 +27,8 @@ class Configured {
 
   // What this configuration names. An error changes nothing.
   Result<Choice> read(const Config& config);
+  // Candidates that run beside it: the specs of a list in the section, each read as the policy is. An error names its place.
+  Result<std::vector<Choice>> read_list(const Config& config, std::string_view key);
   // It is in force from here on. What the actor is to be told by a Reload, "policy=SPEC"; none: nothing has changed. A plugin's file may
   // be another one under the same name, so it is taken over even where the words are the same.
   std::optional<std::string> take(const Choice& choice);
@@ -37,6 +39,8 @@ class Configured {
 
  private:
   explicit Configured(Options options) : options_(std::move(options)), loader_(options_.program, options_.state + "/plugins") {}
+
+  Result<Choice> one(const Config& config, std::string_view key, const std::string& spec);
 
   Options options_;
   Loader loader_;

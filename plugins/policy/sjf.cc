@@ -17,30 +17,17 @@
 // sjf, saf, f1: a change costs O(log n), a walk what it gives. wfp3, unicep, xf change with time: a walk costs O(n log n).
 #include <algorithm>
 
-#include "common/core/fmath.h"
 #include "plugins/policy/builtin.h"
+#include "plugins/policy/formula.h"
 #include "plugins/policy/ordered.h"
 
 namespace bourse::policy {
 
 namespace {
 
-constexpr double kMicro = 1e6, kLn2 = 0.693147180559945309417, kLn10 = 2.302585092994045684018;
-constexpr double kF1Submit = 870, kLeast = 0.1;
+using formula::Facts, formula::kLeast;
 
-struct Facts {
-  double r = 1, p = 1, w = 0, s = 0;
-};
-
-double sjf(const Facts& f) { return f.r; }
-double saf(const Facts& f) { return f.r * f.p; }
-double f1(const Facts& f) { return fmath::log(f.r) / kLn10 * f.p + kF1Submit * (fmath::log(f.s) / kLn10); }
-double wfp3(const Facts& f) {
-  const double x = f.w / f.r;
-  return -(x * x * x * f.p);
-}
-double unicep(const Facts& f) { return -(f.w / (fmath::log(std::max(f.p, 2.0)) / kLn2 * f.r)); }
-double xf(const Facts& f) { return -((f.w + f.r) / f.r); }
+constexpr double kMicro = 1e6;
 
 struct Key {
   std::int64_t priority = 0;
@@ -60,7 +47,7 @@ class Shortest final : public Base {
 
   void configure(Params& params) override {
     guard_ = params.duration("guard", std::chrono::hours(20)).count();
-    if (Formula == f1) origin_ = params.integer("origin", 0, 0, INT64_MAX / 4'000'000) * 1'000'000;
+    if (Formula == formula::f1) origin_ = params.integer("origin", 0, 0, INT64_MAX / 4'000'000) * 1'000'000;
   }
 
   void claimant_changes(std::uint32_t h) override {
@@ -163,11 +150,11 @@ constexpr Abilities kRanks{.ranks = true, .walks = true};
 
 }  // namespace
 
-const bourse_policy_1 kSjf = table_of<Shortest<sjf, false>>(kRanks);
-const bourse_policy_1 kSaf = table_of<Shortest<saf, false>>(kRanks);
-const bourse_policy_1 kF1 = table_of<Shortest<f1, false>>(kRanks);
-const bourse_policy_1 kWfp3 = table_of<Shortest<wfp3, true>>(kRanks);
-const bourse_policy_1 kUnicep = table_of<Shortest<unicep, true>>(kRanks);
-const bourse_policy_1 kXf = table_of<Shortest<xf, true>>(kRanks);
+const bourse_policy_1 kSjf = table_of<Shortest<formula::sjf, false>>(kRanks);
+const bourse_policy_1 kSaf = table_of<Shortest<formula::saf, false>>(kRanks);
+const bourse_policy_1 kF1 = table_of<Shortest<formula::f1, false>>(kRanks);
+const bourse_policy_1 kWfp3 = table_of<Shortest<formula::wfp3, true>>(kRanks);
+const bourse_policy_1 kUnicep = table_of<Shortest<formula::unicep, true>>(kRanks);
+const bourse_policy_1 kXf = table_of<Shortest<formula::xf, true>>(kRanks);
 
 }  // namespace bourse::policy
