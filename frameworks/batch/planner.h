@@ -144,6 +144,8 @@ class Planner {
   void promises_end();                          // those not asked for since promises_begin() are dropped
   [[nodiscard]] Duration next_promise() const;  // the earliest start that was promised; kNoLimit: none
   void forget_promises();
+  void bound_profile(std::size_t cells) { profile_.bound(cells); }
+  [[nodiscard]] std::size_t profile_slices() const { return profile_.slices(); }
 
   // Steps of the inner loops so far, for tests of scaling.
   [[nodiscard]] std::uint64_t operations() const { return operations_ + profile_.operations(); }

@@ -18,7 +18,7 @@ void Planner::rebuild_profile(Duration now) {
   // What runs comes back at its end; what does not add up any more (an agent that shrank) is left out.
   std::vector<PlannedNode> at_the_end = nodes_;
   for (auto& [key, run] : ends_) {
-    run->until = std::max(key.first, now + microseconds(1));
+    run->until = profile_.on_grid(std::max(key.first, now + microseconds(1)));
     std::vector<Holding> given;
     for (const Holding& holding : run->holdings)
       if (at_the_end[holding.node].free.add(holding.amount)) given.push_back(holding);
@@ -71,6 +71,8 @@ Duration Planner::promise(Duration now, const Candidate& job, bool again) {
   Profile::Slot slot = profile_.find(*job.need, job.limit, nodes_);
   if (slot.at == kNoLimit) return kNoLimit;
   Promise promise{slot.at, end_of(slot.at, job.limit), std::move(slot.holdings), round_};
+  if (const Duration later = profile_.on_grid(promise.end); profile_.holds(promise.at, later, promise.holdings))
+    promise.end = later;
   const bool taken = profile_.take(promise.at, promise.end, promise.holdings);
   BOURSE_ASSERT(taken, std::to_string(job.job));
   const Duration at = promise.at;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/core/hooks.h"
+
 namespace bourse::batch {
 namespace {
 
@@ -18,6 +20,7 @@ void give_back(Amount& free, const Amount& amount, NodeSet::Node node) {
 
 void Profile::reset(Duration now, const std::vector<PlannedNode>& nodes) {
   slices_.clear();
+  grid_ = Duration(0);
   Slice slice;
   slice.from = now;
   slice.open.resize(nodes.size());
@@ -27,6 +30,22 @@ void Profile::reset(Duration now, const std::vector<PlannedNode>& nodes) {
     slice.free.push_back(node.free);
   }
   slices_.push_back(std::move(slice));
+}
+
+Duration Profile::on_grid(Duration time) {
+  if (time == kNoLimit || hooks::mutant("batch.profile_unbounded")) return time;
+  const std::size_t most = std::max(kSlicesLeast, cells_max_ / std::max<std::size_t>(slices_.front().free.size(), 1));
+  if (slices_.size() >= most && slices_.back().from > slices_.front().from) {
+    // As coarse as spreads that many over the time that is looked ahead.
+    const Duration even = (slices_.back().from - slices_.front().from) / static_cast<std::int64_t>(most) + microseconds(1);
+    grid_ = std::max(grid_, even * 2);
+  } else if (slices_.size() < most / 2) {
+    grid_ = Duration(0);
+  }
+  if (grid_ == Duration(0)) return time;
+  const Duration rounded = time > kNoLimit - grid_ ? time : (time + grid_ - microseconds(1)) / grid_.count() * grid_.count();
+  const auto next = std::lower_bound(slices_.begin(), slices_.end(), time, [](const Slice& s, Duration t) { return s.from < t; });
+  return next != slices_.end() && next->from <= rounded ? next->from : rounded;
 }
 
 void Profile::advance(Duration now) {

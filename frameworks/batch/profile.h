@@ -47,6 +47,12 @@ class Profile {
   // The earliest time from which `need` fits for `limit`, on the lowest nodes that are free all that time.
   [[nodiscard]] Slot find(const Need& need, Duration limit, const std::vector<PlannedNode>& nodes) const;
   [[nodiscard]] std::size_t slices() const { return slices_.size(); }
+  // A slice has a place for every node, so their number is bounded: beyond kCellsMax in all, times at which something comes free are put
+  // off to a grid, which grows coarser until the bound is kept. What is reserved is then held a little longer; nothing is given twice.
+  static constexpr std::size_t kCellsMax = 4'000'000, kSlicesLeast = 64;
+  void bound(std::size_t cells) { cells_max_ = cells; }
+  // `time`, or, where there are too many slices, the next boundary at or after it.
+  [[nodiscard]] Duration on_grid(Duration time);
   [[nodiscard]] std::uint64_t operations() const { return operations_; }
 
  private:
@@ -63,6 +69,8 @@ class Profile {
                                    const PlannedNode& facts, bool& fits) const;
 
   std::vector<Slice> slices_;  // never empty after reset()
+  std::size_t cells_max_ = kCellsMax;
+  Duration grid_{0};  // 0: every time is as good as another
   mutable std::uint64_t operations_ = 0;
   mutable NodeSet candidates_, kept_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/core/rng.h"
 #include "frameworks/batch/arrays.h"
 #include "frameworks/batch/environment.h"
 #include "frameworks/batch/planner.h"
@@ -251,6 +252,51 @@ TEST(Layout, SpreadsTasksOverAsFewNodesAsHoldThem) {
   JobSpec bad;
   bad.tasks = 9, bad.nodes_min = 2, bad.tasks_per_node = 4;
   EXPECT_FALSE(lay_out(bad, BatchOptions{}, MilliCpus(8000)));
+}
+
+// Reservations for everybody, on a profile that may have few slices: it keeps to them, and everybody still starts, none on what is taken.
+TEST(Planner, AProfileThatIsFullIsCoarserAndGivesNothingTwice) {
+  constexpr std::size_t kNodes = 8, kJobs = 600;
+  Planner planner;
+  Resources total;
+  total.cpus = MilliCpus(4000);
+  for (std::size_t n = 0; n < kNodes; ++n) planner.add_node(total, {}, total);
+  planner.bound_profile(64 * kNodes);
+  std::vector<Need> needs;
+  std::vector<Planner::Candidate> queue;
+  Rng rng(5);
+  for (std::size_t j = 0; j < kJobs; ++j) {
+    Need need;
+    need.shape.cpus = MilliCpus(1000 * rng.between(1, 4));
+    need.nodes = static_cast<std::uint32_t>(rng.between(1, 3));
+    needs.push_back(need);
+  }
+  std::vector<Duration> limits;
+  for (std::size_t j = 0; j < kJobs; ++j) limits.push_back(milliseconds(rng.between(1000, 900'000)));
+  for (std::size_t j = 0; j < kJobs; ++j) queue.push_back({j, &needs[j], limits[j]});
+  std::map<Duration, std::vector<std::uint64_t>> ends;
+  Duration now{0};
+  std::size_t started = 0, most = 0;
+  while (started < kJobs) {
+    for (const Planner::Start& start : planner.pass(now, queue, {Backfill::kConservative})) {
+      ++started;  // pass() asserts that what it takes is free
+      ends[now + limits[start.job] / 2].push_back(start.job);
+    }
+    most = std::max(most, planner.profile_slices());
+    std::vector<Planner::Candidate> left;
+    for (const Planner::Candidate& c : queue)
+      if (!c.started) left.push_back(c);
+    if (left.empty()) break;
+    Duration next = ends.empty() ? kNoLimit : ends.begin()->first;
+    next = std::min(next, std::max(planner.next_promise(), now + microseconds(1)));
+    ASSERT_NE(next, kNoLimit);
+    now = next;
+    for (; !ends.empty() && ends.begin()->first <= now; ends.erase(ends.begin()))
+      for (const std::uint64_t job : ends.begin()->second) planner.end_run(job);
+    queue = std::move(left);
+  }
+  EXPECT_EQ(started, kJobs);
+  EXPECT_LT(most, 4U * 64) << "of more than a thousand ends";
 }
 
 }  // namespace
