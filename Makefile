@@ -4,6 +4,7 @@
 #   make demo            a cluster, a job, its result          make check              build and run all tests
 #   make check T=ledger  only tests whose name contains it     make check-mutants      tests must notice disabled mechanisms
 #   make bench           benchmarks, as ratios                 make soak               the long fault suite
+#   make bench-claims    claims of policies, with intervals
 #   make vm-check        isolation on a real kernel with cgroup v2, in a virtual machine
 #   make lint            format, tidy, headers, man pages      make fuzz               libFuzzer, SECONDS_EACH=60
 #   make SAN=address,undefined check                           make SAN=thread check
@@ -149,7 +150,7 @@ PROGS := \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
   bourse-container:agent/container/container_main:$(LIBEXECDIR):container,launcher,core:-larchive,-lcrypto \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
-  bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
+  bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,sim,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse-console:frameworks/console/main:$(SBINDIR):console,cli,batch,world,wire,core:-lzmq,-lcrypto,-lmicrohttpd \
   bourse:frameworks/cli/bourse_main:$(BINDIR):cli,batch,sim,master,policy,agent,api,world,wire,core:-lzmq,-lsqlite3,-lhwloc,-lcrypto,-lz,-lraft \
   submit:frameworks/cli/submit_main:$(BINDIR):cli,batch,policy,world,wire,core,fmt:
@@ -309,6 +310,7 @@ $(B)/tests/bin/$(1): $(patsubst %.cc,$(B)/%.o,$(call test_srcs,$(1))) $(patsubst
 endef
 $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(eval $(call test,$(t)))))
 TEST_BINS    := $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(B)/tests/bin/$(t)))
+CLAIMS_BIN   := $(B)/tests/bench/claims/claims
 TOOL_BINS    := $(patsubst tests/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/tools/*.c))
 # It runs in the root of any image, so it brings all that it needs.
 $(B)/bin/bourse-wait: agent/container/wait.c
@@ -349,7 +351,7 @@ $(B)/vm-rdma/initramfs: $(B)/vm/initramfs
 vm-check: $(B)/vm/initramfs $(B)/vm-rdma/initramfs
 	$(Q)B=$(B) bash tests/vm/all.sh
 
-check: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE) lint
+check: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE) $(CLAIMS_BIN) lint
 	$(Q)B=$(B) SAN=$(SAN) T='$(T)' sh tests/run.sh $(TEST_BINS)
 check-mutants: all $(TEST_BINS) $(TOOL_BINS) $(ICDS) $(VM_IMAGE)
 	$(Q)B=$(B) M='$(M)' bash tests/mutants.sh
@@ -362,6 +364,13 @@ $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES)
 	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -lraft $(BASE_LIBS) -o $@
 bench: all $(TOOL_BINS) $(BENCH_BINS)
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
+# What is claimed of policies, measured: minutes. CLAIMS="--directory DIR" leaves a table and a plot there.
+$(CLAIMS_BIN): $(patsubst %.cc,$(B)/%.o,$(wildcard tests/bench/claims/*.cc)) $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd $(BASE_LIBS) -o $@
+bench-claims: $(CLAIMS_BIN)
+	$(Q)$< $(CLAIMS)
 demo: all
 	$(Q)$(B)/bin/bourse demo
 
@@ -411,4 +420,4 @@ clean:
 	rm -rf build
 -include $(shell test -d $(B) && find $(B) -name '*.d' 2>/dev/null)
 FORCE:
-.PHONY: all check vm-check check-mutants soak bench demo fuzz check-headers format lint tidy install help clean FORCE
+.PHONY: all check vm-check check-mutants soak bench bench-claims demo fuzz check-headers format lint tidy install help clean FORCE

@@ -134,6 +134,13 @@ const std::vector<ConfigKey>& config_keys() {
        "Order of waiting jobs: a policy's name or the path of its plugin, with :key=value,... its parameters."},
       {"batch", "policy_budget", kDuration, "50ms", "Time that a plugin may take for one ranking before it is left aside.",
        us(1) / 1000, us(1)},
+      {"batch", "policy_learnt", kText, "",
+       "A file that `bourse simulate --learnt' wrote: what a policy that learns begins with where the queue's store knows nothing "
+       "of it."},
+      {"batch", "shadow_policy", kList, "",
+       "Candidates for policy, at most 4: what they would have done with the same jobs is compared and told; nothing depends on "
+       "it."},
+      {"batch", "shadow_every", kDuration, "5m", "Time between two such comparisons.", us(1), us(86400)},
       {"batch", "default_time_limit", kDuration, "1h", "Time limit of a job that does not state one.", us(1), INT64_MAX},
       {"batch", "max_time_limit", kDuration, "unlimited", "Longest time limit that a job may state.", us(1), INT64_MAX},
       {"batch", "default_mem_per_cpu", kSize, "256MiB",

@@ -15,7 +15,7 @@ constexpr Duration kGatherEnds = milliseconds(10);  // between two flushes of en
 
 Batch::Batch(BatchOptions options)
     : options_(std::move(options)),
-      order_(options_, queue_, jobs_, layouts_, alloc_,
+      order_(options_, queue_, jobs_, layouts_, alloc_, shadow_,
              [this](std::string line) {
                if (out_ != nullptr) out_->log(std::move(line));
              }),
@@ -133,6 +133,8 @@ void Batch::load(Record record, std::map<std::uint64_t, HintRecord>& hints, std:
       keys_[hash] = o->job;
       key_order_.push_back(hash);
     }
+  } else if (auto* l = std::get_if<LearntRecord>(&record)) {
+    learnt_[l->policy] = std::move(l->state);
   } else if (auto* n = std::get_if<CounterRecord>(&record)) {
     next_id_ = std::max(next_id_, n->next);
   }
@@ -151,6 +153,8 @@ void Batch::on(const Started& e) {
     load(*std::move(record), hints, loaded);
   }
   for (SharedBlob* blob : loaded) jobs_.unshare(blob);
+  load_learnt();
+  use_shadows(options_.shadow_policy);
   while (key_order_.size() > kKeysKept) keys_.erase(key_order_.front()), key_order_.pop_front();
   recovering_ = !jobs_.all().empty();
   for (const auto& [number, hint] : hints) {
@@ -251,6 +255,7 @@ void Batch::flush() {
   }
   for (auto& [number, hint] : hints_) out_->append(Safety::kProcess, std::move(hint));
   hints_.clear();
+  if (!learnt_record_.empty()) out_->append(Safety::kProcess, std::exchange(learnt_record_, {}));
   for (const Ended& e : now.ends) {
     const Job* job = jobs_.find(e.job);
     now.records.push_back(encode(Record(EndRecord{e.job, e.first, e.last, e.info.state, e.whole,
@@ -314,6 +319,8 @@ void Batch::on(const TimerFired& e) {
     }
     case kAhead:
       return take_back_late();
+    case kShadow:
+      return compare_shadows();
     case kProbePeers:
       return probe_peers();
     case kIdleSlices: {

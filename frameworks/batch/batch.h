@@ -27,6 +27,7 @@
 #include "frameworks/batch/protocol.h"
 #include "frameworks/batch/queue.h"
 #include "frameworks/batch/records.h"
+#include "frameworks/batch/shadow.h"
 
 namespace bourse::batch {
 
@@ -36,6 +37,7 @@ constexpr std::size_t kKeysKept = 200'000;          // submission keys remembere
 constexpr std::size_t kWhysMax = 1000;              // questions to the master that wait for an answer
 constexpr std::size_t kStepsMax = 10'000;
 constexpr std::size_t kWatchesTotalMax = 200'000;  // of all clients
+constexpr Duration kKeepLearnt = seconds(60);      // least time between two records of what a policy has learnt
 constexpr Duration kProbeEvery = seconds(60);      // is a client that waits still there?
 constexpr std::size_t kFlushRecordsMax = 5000;     // end records in one step
 constexpr std::size_t kAheadMax = 16;              // jobs that follow in one slice
@@ -88,7 +90,8 @@ class Batch final : public Actor {
     kRecovery,
     kWakeLater,
     kProbePeers,
-    kAhead
+    kAhead,
+    kShadow
   };
 
  private:
@@ -219,6 +222,11 @@ class Batch final : public Actor {
   void ended(Ended note);  // its record is safe
   void publish_demand();
   void use_policy(const Result<policy::Choice>& choice);
+  void use_shadows(std::string_view specs);  // a line each
+  void shadows_soon();
+  void compare_shadows();
+  void load_learnt();  // what the policy in force had learnt in a former life, or is given to begin with
+  void keep_learnt();  // in the store, at times
   void demand_soon(bool force = false);
   void wake_at_wall(JobId job, Duration wall);
   void wake_at(JobId job, Duration mono);
@@ -275,6 +283,7 @@ class Batch final : public Actor {
   LayoutPool layouts_;
   Queue queue_;
   Allocations alloc_;
+  Shadow shadow_;
   ClassOrder order_;
   JobId head_;  // the first that the last pass could not start; 0: none
   Outcomes outcomes_;
@@ -315,6 +324,10 @@ class Batch final : public Actor {
   std::map<OfferId, Accept::Item> taking_;  // while a pass decides
   std::set<OfferId> used_up_;
   std::map<std::uint32_t, OfferId> cursor_;  // by layout: offers before this one have nothing for it in this pass
+  bool shadow_armed_ = false;
+  std::map<std::string, std::string> learnt_;  // by policy: what it had learnt when it was in force last
+  std::string learnt_record_;                  // for the next flush
+  Duration learnt_at_{0};
   std::uint64_t submitted_ = 0, started_ = 0, ended_ = 0;
 };
 

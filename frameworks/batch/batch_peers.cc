@@ -1,6 +1,7 @@
 // Clients that wait for something, what becomes of it when they have gone, and their watches. And the reload.
 #include <algorithm>
 
+#include "common/core/hooks.h"
 #include "common/world/log.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/options.h"
@@ -48,6 +49,8 @@ void Batch::on(const PeerLost& e) {
 // --- configuration -------------------------------------------------------------------------------------------------
 
 void Batch::on(const Reload& e) {
+  constexpr std::string_view kShadows = "shadow_policy=";
+  if (e.config.starts_with(kShadows)) return use_shadows(std::string_view(e.config).substr(kShadows.size()));
   if (const auto choice = policy::reloaded(e.config, options_.policies)) return use_policy(*choice);
   BatchOptions next = options_;
   if (auto taken = take_live(e.config, next); !taken) {
@@ -73,8 +76,81 @@ void Batch::on(const Reload& e) {
   dirty_ = true;
 }
 
+// --- candidates for the policy -----------------------------------------------------------------------------------------
+
+// Checked by main.
+void Batch::use_shadows(std::string_view specs) {
+  std::vector<policy::Choice> candidates;
+  while (!specs.empty() && candidates.size() < kShadowsMax) {
+    const std::string_view spec = specs.substr(0, specs.find('\n'));
+    specs.remove_prefix(std::min(specs.size(), spec.size() + 1));
+    const policy::Catalog none;
+    auto choice = (options_.policies != nullptr ? *options_.policies : none).find(spec);
+    if (choice) candidates.push_back(*std::move(choice));
+  }
+  shadow_.use(std::move(candidates));
+  shadows_soon();
+}
+
+void Batch::shadows_soon() {
+  if (!shadow_.any() || std::exchange(shadow_armed_, true)) return;
+  out_->arm({kShadow, 0, {}}, options_.shadow_every);
+}
+
+void Batch::compare_shadows() {
+  shadow_armed_ = false;
+  if (!shadow_.any()) return;
+  std::vector<JobOrder::Waiting> waiting;
+  for (const JobId id : queue_.page({INT64_MIN, JobId()}, kShadowJobsMax / 2)) {
+    const Job& job = *jobs_.find(id);
+    JobOrder::Waiting facts;
+    facts.user = job.spec->uid, facts.priority = job.rank_priority, facts.submitted = job.submitted, facts.limit = job.spec->limit;
+    facts.need = &layouts_.at(job.layout).need;
+    const std::uint64_t tasks = job.array ? std::min<std::uint64_t>(job.array->waiting(), kShadowJobsMax / 2) : 1;
+    const std::uint64_t first = job.number(job.array ? job.array->next().value_or(0) : 0);
+    for (std::uint64_t i = 0; i < tasks && waiting.size() < kShadowJobsMax / 2; ++i) {
+      facts.number = first + i;
+      waiting.push_back(facts);
+    }
+  }
+  const Shadow::Settings settings{order_.choice(), options_.backfill, options_.backfill_depth, options_.policy_budget,
+                                  options_.policy_guard};
+  if (shadow_.compare(now_.wall, settings, alloc_, waiting))
+    for (const ShadowFinding& found : shadow_.findings())
+      out_->log(log_text(LogLevel::kInfo, "shadow", {{"live", order_.in_force()}, {"candidate", text_of(found)}}));
+  shadows_soon();
+}
+
+// --- what a policy has learnt --------------------------------------------------------------------------------------------
+
+void Batch::load_learnt() {
+  const std::string name = order_.policy();
+  const auto known = learnt_.find(name);
+  const std::string& state = known != learnt_.end() ? known->second : options_.policy_learnt;
+  if (state.empty() || hooks::mutant("batch.forgets_what_was_learnt")) return;
+  const bool taken = order_.load(state);
+  out_->log(log_text(taken ? LogLevel::kInfo : LogLevel::kWarn, taken ? "policy_learnt" : "policy_learnt_refused",
+                     {{"policy", name},
+                      {"from", known != learnt_.end() ? "the store" : "batch.policy_learnt"},
+                      {"bytes", std::to_string(state.size())}}));
+}
+
+void Batch::keep_learnt() {
+  if (now_.mono - learnt_at_ < kKeepLearnt) return;
+  learnt_at_ = now_.mono;
+  std::string state = order_.learnt();
+  std::string& known = learnt_[order_.policy()];
+  if (state.empty() || state == known) return;
+  learnt_record_ = encode(Record(LearntRecord{order_.policy(), state}));
+  known = std::move(state);
+  flush_later();
+}
+
 // Checked by main. What runs and what is offered stays; the next pass asks the new one.
 void Batch::use_policy(const Result<policy::Choice>& choice) {
+  learnt_at_ = -kKeepLearnt;
+  keep_learnt();
+  const std::string former = order_.policy();
   const Result<> taken = choice ? order_.use(*choice) : Result<>(choice.error());
   if (!taken) {
     out_->log(
@@ -82,6 +158,7 @@ void Batch::use_policy(const Result<policy::Choice>& choice) {
     return;
   }
   out_->log(log_text(LogLevel::kInfo, "policy_changed", {{"policy", order_.in_force()}}));
+  if (order_.policy() != former) load_learnt();
   dirty_ = true;
   demand_soon(true);
 }

@@ -293,6 +293,7 @@ void Batch::schedule() {
   }
   for (OfferId id : used_up_) alloc_.end_offer(id);
   used_up_.clear();
+  keep_learnt();
   if (head == nullptr)
     start_ahead();
   else

@@ -326,6 +326,7 @@ void Batch::handle(const Asker& asker, const Who&, const SummaryRequest&) {
   r.pending_by_reason.assign(by_reason.begin(), by_reason.end());
   r.pending_by_user.assign(by_user.begin(), by_user.end());
   if (r.pending_by_user.size() > kPageDefault) r.pending_by_user.resize(kPageDefault);
+  r.shadows = shadow_.findings();
   r.submitted_total = submitted_, r.started_total = started_, r.ended_total = ended_;
   for (const auto& [id, facts] : alloc_.agents()) {
     ++r.nodes;

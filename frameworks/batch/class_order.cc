@@ -13,8 +13,8 @@ constexpr Queue::Key kBeforeAll{INT64_MIN, JobId()};
 }  // namespace
 
 ClassOrder::ClassOrder(const BatchOptions& options, Queue& queue, Jobs& jobs, const LayoutPool& layouts,
-                       const Allocations& allocations, std::function<void(std::string)> log)
-    : queue_(queue), jobs_(jobs), layouts_(layouts), allocations_(allocations) {
+                       const Allocations& allocations, Shadow& shadow, std::function<void(std::string)> log)
+    : shadow_(shadow), queue_(queue), jobs_(jobs), layouts_(layouts), allocations_(allocations) {
   policy::HostOptions host;
   host.name = "bourse-batch";
   host.fallback = "fifo";
@@ -107,7 +107,14 @@ void ClassOrder::started(std::uint64_t number, const Job& job, Duration wall) {
   JobOrder::Waiting facts;
   facts.number = number, facts.user = job.spec->uid, facts.submitted = job.submitted, facts.limit = job.spec->limit;
   facts.need = &layouts_.at(job.layout).need;
+  facts.priority = job.rank_priority;
   order_->started(number, known == known_.end() ? policy::kNone : known->second.handle, facts, wall);
+  if (shadow_.any()) shadow_.started(number, facts, wall);
+}
+
+void ClassOrder::ended(std::uint64_t number, Duration wall) {
+  order_->ended(number, wall);
+  shadow_.ended(number, wall);
 }
 
 // --- the walk ------------------------------------------------------------------------------------------------------------

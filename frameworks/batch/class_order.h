@@ -18,6 +18,7 @@
 #include "frameworks/batch/job_order.h"
 #include "frameworks/batch/jobs.h"
 #include "frameworks/batch/queue.h"
+#include "frameworks/batch/shadow.h"
 
 namespace bourse::batch {
 
@@ -25,13 +26,17 @@ class ClassOrder {
  public:
   // All outlive this. `options.policy` must be one that usable() takes: a bug else.
   ClassOrder(const BatchOptions& options, Queue& queue, Jobs& jobs, const LayoutPool& layouts, const Allocations& allocations,
-             std::function<void(std::string line)> log);
+             Shadow& shadow, std::function<void(std::string line)> log);
 
   // kInvalid: it gives no order, it only places.
   static Result<> usable(const policy::Choice& choice);
   // Another policy, between two events. An error changes nothing.
   Result<> use(const policy::Choice& choice);
   [[nodiscard]] bool plain() const { return plain_; }
+  [[nodiscard]] const policy::Choice& choice() const { return order_->host().choice(); }
+  [[nodiscard]] std::string policy() const { return order_->host().choice().spec.name; }
+  [[nodiscard]] std::string learnt() { return order_->host().save(); }  // "": nothing
+  bool load(std::string_view learnt) { return order_->host().load(learnt); }
   [[nodiscard]] std::string in_force() const { return order_->host().in_force(); }
 
   // A walk. kClass: the first job of each class, and the next one after again(); kJob: all jobs, `most` of them at most.
@@ -43,7 +48,7 @@ class ClassOrder {
   std::uint64_t position(Time now, const Job& job);  // from 1; 0: it is not in the queue
 
   void started(std::uint64_t number, const Job& job, Duration wall);  // while it is still in the queue, if it was
-  void ended(std::uint64_t number, Duration wall) { order_->ended(number, wall); }
+  void ended(std::uint64_t number, Duration wall);
 
  private:
   struct Known {
@@ -60,6 +65,7 @@ class ClassOrder {
   void follow_total();
   Job* next_plain();
 
+  Shadow& shadow_;
   Queue& queue_;
   Jobs& jobs_;
   const LayoutPool& layouts_;

@@ -35,6 +35,9 @@ struct BatchOptions {
   // The order of the queue. main.cc has checked that the policy takes its parameters, and that it gives an order.
   policy::Choice policy = policy::built_in("fifo");
   const policy::Catalog* policies = nullptr;  // where a reload looks for another; null: only those built in
+  std::string shadow_policy;                  // candidates beside it, a line each: see shadow.h
+  Duration shadow_every = seconds(300);       // that often they are looked at
+  std::string policy_learnt;                  // what it begins with where the store has nothing of it
   policy::Guard* policy_guard = nullptr;      // null: nothing watches the time it takes
   Duration policy_budget = milliseconds(50);
   std::uint64_t pending_max = 1'000'000;  // jobs; an array counts once

@@ -77,6 +77,12 @@ std::string slurm_commands() {
   return "";
 }
 
+std::string lines_of(const std::vector<policy::Choice>& choices) {
+  std::string out;
+  for (const policy::Choice& choice : choices) out += (out.empty() ? "" : "\n") + choice.spec.text();
+  return out;
+}
+
 // A bad file changes nothing; what cannot change while this runs is named and waits for a restart, which disturbs no job.
 void reload(World& w, Program& program) {
   auto next = program.read_again();
@@ -85,6 +91,9 @@ void reload(World& w, Program& program) {
   const auto choice = w.policy->read(*next);
   if (!choice)
     return log_event(LogLevel::kError, "reload_refused", {{"reason", choice.error().text()}, {"what", "nothing was changed"}});
+  const auto shadows = w.policy->read_list(*next, "shadow_policy");
+  if (!shadows)
+    return log_event(LogLevel::kError, "reload_refused", {{"reason", shadows.error().text()}, {"what", "nothing was changed"}});
   const ConfigChanges changes = config_changes(program.config(), *next);
   for (const std::string& line : changes.live) log_event(LogLevel::kInfo, "reload_changed", {{"what", line}});
   for (const std::string& line : changes.restart)
@@ -94,6 +103,8 @@ void reload(World& w, Program& program) {
   w.store->keep_history(next->duration("batch", "history_keep"));
   w.driver->post(Reload{live_text(options_of(*next))});
   if (auto change = w.policy->take(*choice)) w.driver->post(Reload{*std::move(change)});
+  if (next->list("batch", "shadow_policy") != program.config().list("batch", "shadow_policy"))
+    w.driver->post(Reload{"shadow_policy=" + lines_of(*shadows)});
   program.take(*std::move(next));
 }
 
@@ -113,7 +124,10 @@ Result<> run(Program& program) {
   w.policy = BOURSE_TRY(policy::Configured::open({"bourse-batch", "batch", "fifo", state, ClassOrder::usable}, config));
   options.policy = w.policy->choice();
   options.policies = &w.policy->catalog();
+  options.shadow_policy = lines_of(BOURSE_TRY(w.policy->read_list(config, "shadow_policy")));
   options.policy_guard = w.policy->guard();
+  if (const std::string file = config.text("batch", "policy_learnt"); !file.empty())
+    options.policy_learnt = BOURSE_TRY(read_file(file, BOURSE_STATE_MAX));
   options.policy_budget = config.duration("batch", "policy_budget");
   w.batch = std::make_unique<Batch>(std::move(options));
 

@@ -8,10 +8,11 @@
 namespace bourse::batch {
 namespace {
 
-constexpr std::array<std::string_view, 15> kLive = {
+constexpr std::array<std::string_view, 17> kLive = {
     "batch.default_time_limit", "batch.max_time_limit", "batch.default_mem_per_cpu", "batch.slice_reuse",      "batch.slice_idle",
     "batch.kill_wait",          "batch.requeue_max",    "batch.queue_max",           "batch.submit_max_bytes", "batch.backfill",
-    "batch.backfill_depth",     "batch.policy",         "batch.history_keep",        "batch.launch_ahead",     "log.level"};
+    "batch.backfill_depth",     "batch.policy",         "batch.history_keep",        "batch.launch_ahead",     "log.level",
+    "batch.shadow_policy",      "batch.shadow_every"};
 
 struct Field {
   std::string_view key;
@@ -31,6 +32,8 @@ constexpr std::array kFields = {
           [](BatchOptions& o, std::int64_t v) { o.launch_ahead = Duration(v); }},
     Field{"kill_grace", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.kill_grace.count()); },
           [](BatchOptions& o, std::int64_t v) { o.kill_grace = Duration(v); }},
+    Field{"shadow_every", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.shadow_every.count()); },
+          [](BatchOptions& o, std::int64_t v) { o.shadow_every = Duration(v); }},
     Field{"requeue_max", [](const BatchOptions& o) { return std::int64_t{o.requeue_max}; },
           [](BatchOptions& o, std::int64_t v) { o.requeue_max = static_cast<std::uint32_t>(v); }},
     Field{"script_bytes_max", [](const BatchOptions& o) { return static_cast<std::int64_t>(o.script_bytes_max); },
@@ -73,6 +76,7 @@ BatchOptions options_of(const Config& config) {
   o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");
   o.slice_idle = config.flag("batch", "slice_reuse") ? config.duration("batch", "slice_idle") : Duration{0};
   o.launch_ahead = config.duration("batch", "launch_ahead");
+  o.shadow_every = config.duration("batch", "shadow_every");
   o.kill_grace = config.duration("batch", "kill_wait");
   o.requeue_max = static_cast<std::uint32_t>(config.integer("batch", "requeue_max"));
   // A script travels within one request and one launch, which have limits of their own.

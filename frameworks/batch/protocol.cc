@@ -1,10 +1,12 @@
 #include "frameworks/batch/protocol.h"
 
 #include <batch_generated.h>
+#include <fmt/format.h>
 
 #include <utility>
 
 #include "common/core/one_of_members.h"
+#include "common/core/units.h"
 #include "common/core/vm_image.h"
 
 // Encoding is written with builders field by field; defaults cost nothing on the wire. Decoding reads verified tables and checks
@@ -272,10 +274,18 @@ struct ReplyWriter {
   Out operator()(const SummaryReply& r) {
     auto cluster = put(b, r.cluster);
     auto reasons = put_counts(b, r.pending_by_reason), users = put_counts(b, r.pending_by_user);
+    std::vector<flatbuffers::Offset<fb::ShadowFinding>> found;
+    for (const ShadowFinding& f : r.shadows) {
+      auto policy = put(b, f.policy);
+      auto fault = put(b, f.fault);
+      found.push_back(fb::CreateShadowFinding(b, policy, fault, f.at.count(), f.since.count(), f.jobs, f.moved, f.live_wait_s,
+                                              f.wait_s, f.live_job, f.job, f.differs_at.count()));
+    }
+    auto shadows = b.CreateVector(found);
     return {fb::ReplyBody::SummaryReply,
             fb::CreateSummaryReply(b, cluster, r.connected, r.pending, r.running, r.completing, r.held, r.submitted_total,
                                    r.started_total, r.ended_total, r.nodes_up, r.nodes, r.slices, r.slices_idle, r.cpus.value,
-                                   r.cpus_used.value, r.mem.value, r.mem_used.value, reasons, users)
+                                   r.cpus_used.value, r.mem.value, r.mem_used.value, reasons, users, shadows)
                 .Union()};
   }
   Out operator()(const StepReply& r) {
@@ -607,6 +617,12 @@ ReplyBody read_body(Reader& r, const fb::Reply* q) {
       o.mem = Bytes(m->mem()), o.mem_used = Bytes(m->mem_used());
       o.pending_by_reason = r.counts<std::uint64_t>(m->pending_by_reason());
       o.pending_by_user = r.counts<std::uint64_t>(m->pending_by_user());
+      for (std::uint32_t i = 0; m->shadows() != nullptr && i < std::min<std::uint32_t>(m->shadows()->size(), 64); ++i) {
+        const auto* f = m->shadows()->Get(i);
+        o.shadows.push_back({r.text(f->policy(), "policy", kEnvBytesMax), r.text(f->fault(), "fault", kEnvBytesMax),
+                             Duration(f->at()), Duration(f->since()), f->jobs(), f->moved(), f->live_wait_s(), f->wait_s(),
+                             f->live_job(), f->job(), Duration(f->differs_at())});
+      }
       return o;
     }
     case fb::ReplyBody::StepReply: {
@@ -703,6 +719,16 @@ Result<JobInfo> decode_info(std::string_view bytes) {
   Reader r;
   JobInfo out = r.info(i);
   if (r.error()) return std::move(*r.error());
+  return out;
+}
+
+std::string text_of(const ShadowFinding& f) {
+  if (!f.fault.empty()) return fmt::format("{}: {}", f.policy, f.fault);
+  if (f.at == Duration(0)) return fmt::format("{}: not looked at yet", f.policy);
+  std::string out = fmt::format("{}: {} of {} jobs would have started at another time; mean wait {} instead of {} (estimated)",
+                                f.policy, f.moved, f.jobs, format_duration(Duration(static_cast<std::int64_t>(f.wait_s * 1e6))),
+                                format_duration(Duration(static_cast<std::int64_t>(f.live_wait_s * 1e6))));
+  if (f.job != 0) out += fmt::format("; the first: job {} instead of {}", f.job, f.live_job);
   return out;
 }
 

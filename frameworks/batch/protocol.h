@@ -197,6 +197,18 @@ struct JobChanged {
   bool last = false;  // nothing more will be said about `asked`
   bool operator==(const JobChanged&) const = default;
 };
+// What a candidate for the order of the queue would have done: see shadow.h.
+struct ShadowFinding {
+  std::string policy, fault;  // fault: why there is nothing to say
+  Duration at{0}, since{0};   // when it was looked at, and the time that it covers
+  std::uint64_t jobs = 0, moved = 0;
+  double live_wait_s = 0, wait_s = 0;   // means of those jobs
+  std::uint64_t live_job = 0, job = 0;  // where they part: who was started, and who would have been
+  Duration differs_at{0};
+  bool operator==(const ShadowFinding&) const = default;
+};
+// "sjf: 14 of 120 jobs would have started at another time ...": a line for people.
+std::string text_of(const ShadowFinding& finding);
 struct SummaryReply {
   std::string cluster;
   bool connected = false;  // to a master
@@ -206,6 +218,7 @@ struct SummaryReply {
   MilliCpus cpus, cpus_used;
   Bytes mem, mem_used;
   std::vector<std::pair<std::string, std::uint64_t>> pending_by_reason, pending_by_user;
+  std::vector<ShadowFinding> shadows;
   bool operator==(const SummaryReply&) const = default;
 };
 struct StepReply {

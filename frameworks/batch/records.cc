@@ -111,6 +111,10 @@ template <class V, class R>
 void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, CounterRecord> {
   v(r.next);
 }
+template <class V, class R>
+void fields(V& v, R& r) requires std::is_same_v<std::remove_const_t<R>, LearntRecord> {
+  v(r.policy), v(r.state);
+}
 
 template <std::size_t I = 0>
 bool make(std::size_t type, Record& out) {

@@ -80,10 +80,16 @@ struct CounterRecord {
   JobId next;
   bool operator==(const CounterRecord&) const = default;
 };
+// What the policy has learnt, of whatever policy it is; the last one counts. Process: the loss of the newest costs little.
+struct LearntRecord {
+  std::string policy;  // its name
+  std::string state;   // policy::Host::save()
+  bool operator==(const LearntRecord&) const = default;
+};
 
 struct Records {
-  using Variant =
-      std::variant<BlobRecord, SubmitRecord, AttemptRecord, HintRecord, EndRecord, ChangeRecord, OutcomeRecord, CounterRecord>;
+  using Variant = std::variant<BlobRecord, SubmitRecord, AttemptRecord, HintRecord, EndRecord, ChangeRecord, OutcomeRecord,
+                               CounterRecord, LearntRecord>;
 };
 using Record = OneOf<Records>;
 

@@ -39,6 +39,7 @@ constexpr const char* kSchema =
     " user TEXT, name TEXT, partition TEXT, account TEXT, started INTEGER, ended INTEGER, key TEXT, script TEXT, info BLOB);"
     "CREATE INDEX IF NOT EXISTS history_ended ON history(ended, id);"
     "CREATE INDEX IF NOT EXISTS history_script ON history(script);"
+    "CREATE TABLE IF NOT EXISTS learnt(policy TEXT PRIMARY KEY, record BLOB) WITHOUT ROWID;"
     "INSERT OR IGNORE INTO meta VALUES('next', 1);";
 
 }  // namespace
@@ -81,7 +82,8 @@ struct Store::Impl {
   std::string path;
   int lock = -1;
   Database db;
-  Statement put_blob, put_live, set_change, put_attempt, put_hint, drop_tasks, put_history, get_live, drop_live, set_next;
+  Statement put_blob, put_live, set_change, put_attempt, put_hint, drop_tasks, put_history, get_live, drop_live, set_next,
+      put_learnt;
   std::uint64_t next = 1;
 
   // Pruning; see prune(). Of the writer's thread, but for `keep`.
@@ -119,6 +121,7 @@ struct Store::Impl {
     BOURSE_TRY(some_blobs.prepare(db, "SELECT digest FROM blob WHERE digest>? ORDER BY digest LIMIT ?"));
     BOURSE_TRY(blob_used.prepare(db, "SELECT 1 FROM history WHERE script=? LIMIT 1"));
     BOURSE_TRY(drop_blob.prepare(db, "DELETE FROM blob WHERE digest=?"));
+    BOURSE_TRY(put_learnt.prepare(db, "INSERT OR REPLACE INTO learnt VALUES(?,?)"));
     return set_next.prepare(db, "UPDATE meta SET value=? WHERE name='next'");
   }
 
@@ -147,6 +150,7 @@ struct Store::Impl {
       return put_attempt.bind(BOURSE_TRY(number_of(a->job, a->rank))).bind_blob(bytes).run();
     if (const auto* h = std::get_if<HintRecord>(&record))
       return put_hint.bind(BOURSE_TRY(number_of(h->job, h->rank))).bind_blob(bytes).run();
+    if (const auto* l = std::get_if<LearntRecord>(&record)) return put_learnt.bind_text(l->policy).bind_blob(bytes).run();
     if (const auto* c = std::get_if<ChangeRecord>(&record)) return set_change.bind_blob(bytes).bind(c->job.value).run();
     if (const auto* e = std::get_if<EndRecord>(&record)) {
       const JobInfo info = BOURSE_TRY(decode_info(e->info));
@@ -397,6 +401,9 @@ struct Store::Impl {
       if (!alive.contains(job)) past.push_back(encode(Record(out)));
     std::reverse(past.begin(), past.end());
     move_all(past);
+    Statement learnt;
+    BOURSE_TRY(learnt.prepare(db, "SELECT record FROM learnt ORDER BY policy"));
+    while (learnt.step()) records.push_back(learnt.bytes(0));
     records.push_back(encode(Record(CounterRecord{JobId(next)})));
     return {};
   }

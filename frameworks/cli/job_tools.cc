@@ -377,6 +377,7 @@ int top_main(int argc, char** argv) {
     out += "\n";
     for (const auto& [reason, count] : summary->pending_by_reason) out += fmt::format("{:>10} pending: {}\n", count, reason);
     for (const auto& [user, count] : summary->pending_by_user) out += fmt::format("{:>10} pending of {}\n", count, user);
+    for (const batch::ShadowFinding& found : summary->shadows) out += "shadow policy " + batch::text_of(found) + "\n";
     auto columns = parse_format(kQueueFormat, field_names(job_fields()));
     if (columns && !jobs->rows.empty()) out += "\n" + print_rows(job_fields(), *columns, jobs->rows, true);
     if (live) fmt::print("\033[H\033[2J");

@@ -10,6 +10,7 @@
 #include "common/core/units.h"
 #include "common/world/command_line.h"
 #include "common/world/config.h"
+#include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/complain.h"
 #include "frameworks/cli/console_url.h"
@@ -233,6 +234,22 @@ int frameworks_main(int argc, char** argv) {
       {"name", "role", "state", "incarnation", "slices", "offers", "unmet", "cpus_used", "mem_used", "accumulating", "demand"});
 }
 
+namespace {
+
+// What candidates for batch's policy would have done, where batch runs on this host and has any.
+std::vector<batch::ShadowFinding> shadows_of(const std::vector<Row>& frameworks) {
+  const bool batch = std::any_of(frameworks.begin(), frameworks.end(),
+                                 [](const Row& row) { return row.name == "batch" && field(row, "state") == "connected"; });
+  if (!batch) return {};
+  const auto client = BatchClient::open("");
+  if (!client) return {};
+  (*client)->set_patience(seconds(2));
+  auto summary = call<batch::SummaryReply>(**client, batch::SummaryRequest{}, seconds(2));
+  return summary ? std::move(summary->shadows) : std::vector<batch::ShadowFinding>{};
+}
+
+}  // namespace
+
 int status_main(int argc, char** argv) {
   const std::string program = "bourse status";
   bool json = false;
@@ -274,6 +291,17 @@ int status_main(int argc, char** argv) {
         {"agents", json_list(*agents)},
         {"frameworks", json_list(*frameworks)},
         {"counters", json_object(counters)}};
+    std::string shadows;
+    for (const batch::ShadowFinding& f : shadows_of(*frameworks))
+      shadows += (shadows.empty() ? "" : ",") + json_object({{"policy", json_quote(f.policy)},
+                                                             {"fault", json_quote(f.fault)},
+                                                             {"jobs", std::to_string(f.jobs)},
+                                                             {"moved", std::to_string(f.moved)},
+                                                             {"mean_wait_s", fmt::format("{:.3f}", f.wait_s)},
+                                                             {"live_mean_wait_s", fmt::format("{:.3f}", f.live_wait_s)},
+                                                             {"instead_of_job", std::to_string(f.live_job)},
+                                                             {"job", std::to_string(f.job)}});
+    members.emplace_back("shadow_policies", "[" + shadows + "]");
     if (!console.empty()) members.emplace_back("console", json_object({{"url", json_quote(console)}}));
     fmt::print("{}\n", json_object(members));
     return 0;
@@ -300,6 +328,8 @@ int status_main(int argc, char** argv) {
   for (const Row& row : *frameworks)
     fmt::print("            {} ({}): {} slices, {} offers, {} wanted\n", row.name, field(row, "state"), field(row, "slices"),
                field(row, "offers"), field(row, "unmet"));
+  for (const batch::ShadowFinding& found : shadows_of(*frameworks))
+    fmt::print("            shadow policy {}\n", batch::text_of(found));
   return 0;
 }
 

@@ -131,7 +131,7 @@ TEST(Spec, IsReadAndWritten) {
   for (const char* bad : {"", ":a=1", "drf:a", "drf:=1", "drf:a=1,a=2"}) EXPECT_FALSE(policy::parse(bad)) << bad;
   const auto none = policy::Catalog().find("fiffo");
   ASSERT_FALSE(none);
-  EXPECT_NE(none.error().text().find("there is no policy `fiffo'; there are binpack, drf"), std::string::npos);
+  EXPECT_NE(none.error().text().find("there is no policy `fiffo'; there are bandit, binpack, drf"), std::string::npos);
 }
 
 }  // namespace
