@@ -347,7 +347,7 @@ $(B)/vm/initramfs: $(foreach p,$(PROGS),$(B)/bin/$(call field,$(p),1)) $(B)/bin/
 # The same with the kernel that has all modules, for soft-RoCE.
 $(B)/vm-rdma/initramfs: $(B)/vm/initramfs
 	$(call say,VM,$@)
-	$(Q)B=$(B) VM_KERNEL=linux-image-amd64 VM_MODULES="dummy ib_uverbs rdma_rxe" bash tests/vm/image.sh $(@D)
+	$(Q)B=$(B) VM_KERNEL=linux-image-amd64 VM_MODULES="dummy crc32_generic ib_uverbs rdma_rxe" bash tests/vm/image.sh $(@D)
 vm-check: $(B)/vm/initramfs $(B)/vm-rdma/initramfs
 	$(Q)B=$(B) bash tests/vm/all.sh
 

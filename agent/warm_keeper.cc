@@ -60,13 +60,24 @@ WarmKeeper::WarmKeeper(Reactor& reactor, std::string state_dir, std::string prog
   std::error_code error;
   fs::create_directory(directory_, error);
   chmod(directory_.c_str(), 0711);
-  // A task of a dead agent may run in one still: it has its lock.
+  sweep();
+  sweeping_ = reactor_.after(kSweepAgain, [this] {
+    sweeping_ = 0;
+    sweep();
+  });
+}
+
+// A task of a dead agent may run in one still: it has its lock.
+void WarmKeeper::sweep() {
+  std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory_, error)) {
+    const std::string path = entry.path();
+    if (std::any_of(instances_.begin(), instances_.end(), [&](const auto& one) { return one.second.directory == path; })) continue;
     next_ = std::max<std::uint64_t>(next_, std::strtoull(entry.path().filename().c_str(), nullptr, 10) + 1);
-    const int fd = open(entry.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
       std::error_code ignored;
-      fs::remove_all(entry.path(), ignored);
+      fs::remove_all(path, ignored);
     }
     if (fd >= 0) close(fd);
   }
@@ -74,6 +85,7 @@ WarmKeeper::WarmKeeper(Reactor& reactor, std::string state_dir, std::string prog
 
 WarmKeeper::~WarmKeeper() {
   if (again_ != 0) reactor_.cancel(again_);
+  if (sweeping_ != 0) reactor_.cancel(sweeping_);
   for (auto& [number, one] : instances_) {
     if (one.reading != 0) reactor_.unwatch(one.reading);
     reactor_.unwatch(one.exiting);

@@ -25,6 +25,7 @@ class WarmKeeper {
   static constexpr std::size_t kMakingMax = 2;
   static constexpr Duration kMakeWithin = seconds(120), kFailedFirst = seconds(10), kFailedMost = seconds(600);
   static constexpr Duration kClaimWithin = seconds(10);  // one that was to be claimed and was not ends after this
+  static constexpr Duration kSweepAgain = seconds(3);    // what a dead agent kept may take a moment to end
 
   using Post = std::function<void(WarmState)>;
   using MakeConfine = std::function<Result<launcher::Confine>(const TaskSpec&)>;
@@ -56,6 +57,7 @@ class WarmKeeper {
     std::string failure;
   };
 
+  void sweep();  // what nobody has any more
   void balance();
   Result<> make(const std::string& name, const Pool& pool);
   void read(std::uint64_t number);
@@ -72,7 +74,7 @@ class WarmKeeper {
   std::map<std::string, Pool> pools_;
   std::map<std::uint64_t, Instance> instances_;
   std::uint64_t next_ = 1;
-  Reactor::TimerId again_ = 0;
+  Reactor::TimerId again_ = 0, sweeping_ = 0;
   bool told_failure_ = false;
 };
 

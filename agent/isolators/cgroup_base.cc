@@ -396,6 +396,11 @@ Result<> CgroupBase::adopt(const std::string& slice, const std::string& task, co
   return {};
 }
 
+void CgroupBase::find_lent() {
+  for (const auto& dir : slices_on_host())
+    if (const auto slash = dir.rfind('/'); slash != std::string::npos) lent_.insert(dir.substr(slash + 1));
+}
+
 // --- lending -----------------------------------------------------------------------------------------------------------------
 
 Result<SliceUse> CgroupBase::measure(const std::string& slice) {
@@ -452,9 +457,8 @@ Result<> CgroupBase::remove_root() {
 }
 
 Result<> CgroupBase::recover(const std::vector<std::string>& known) {
+  find_lent();
   const std::set<std::string> on_host = slices_on_host();
-  for (const auto& dir : on_host)
-    if (const auto slash = dir.rfind('/'); slash != std::string::npos) lent_.insert(dir.substr(slash + 1));
   std::set<std::string> keep;
   for (const auto& slice : known) keep.insert(dir_name(slice));
   Result<> result;

@@ -99,6 +99,9 @@ class CgroupBase : public Isolator {
   // Attaches the device rules to the slice's group in the v2 tree; nothing where there is none.
   Result<> limit_devices_by_bpf(const std::string& slice_dir_name, const SliceLimits& limits);
 
+  // Which slices are lent, from an earlier launcher: before anything else is asked of them. At the end of make().
+  void find_lent();
+
   std::vector<Tree> trees_;
   std::vector<std::string> degraded_;
 

@@ -71,6 +71,7 @@ Result<std::unique_ptr<Isolator>> CgroupV1::make(const cgroup::Mounts& mounts, c
   if (!memory && trees.front().controller != "unified" && trees.front().controller != "freezer") {
     return Error(Code::kUnsupported, "cgroup v1: no controller that could hold a task's processes together");
   }
+  isolator->find_lent();
   return std::unique_ptr<Isolator>(std::move(isolator));
 }
 

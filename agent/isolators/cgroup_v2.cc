@@ -51,6 +51,7 @@ Result<std::unique_ptr<Isolator>> CgroupV2::make(const std::string& mount, const
   if (!devices::bpf_works())
     isolator->degraded_.emplace_back("the kernel takes no device programs (eBPF): tasks may open all devices");
   isolator->trees_.push_back({top, "unified", true, true});
+  isolator->find_lent();
   return std::unique_ptr<Isolator>(std::move(isolator));
 }
 
@@ -125,8 +126,9 @@ Result<> CgroupV2::limit_lent_dir(Bytes mem) {
   const std::string path = trees_.front().path + "/" + kLentDir + "/";
   for (const auto& controller : controllers_) BOURSE_TRY(cgroup::write_file(path + "cgroup.subtree_control", "+" + controller));
   if (has("cpu")) {
-    BOURSE_TRY(cgroup::write_file(path + "cpu.weight", "1"));
-    if (cgroup::exists(path + "cpu.idle")) (void)cgroup::write_file(path + "cpu.idle", "1");
+    // A group that is idle has no weight any more: writing one is refused.
+    const bool idle = cgroup::exists(path + "cpu.idle") && cgroup::write_file(path + "cpu.idle", "1");
+    if (!idle) BOURSE_TRY(cgroup::write_file(path + "cpu.weight", "1"));
   }
   if (!has("memory") || mem.value <= 0 || hooks::mutant("isolator.lent_unlimited")) return {};
   if (cgroup::exists(path + "memory.swap.max")) BOURSE_TRY(cgroup::write_file(path + "memory.swap.max", "0"));

@@ -51,8 +51,13 @@ void Host::on(const CarveSlice& action) {
         return std::none_of(total.devices.begin(), total.devices.end(),
                             [&](const DeviceShare& there) { return there.device == share.device; });
       });
-      if (spec.revocable) sum = no_generations(lent());  // lent ones stand beside the others
-      if (!sum.add(no_generations(spec.resources)) || !total.contains(sum)) {
+      bool fits = sum.add(no_generations(spec.resources)) && total.contains(sum);
+      if (spec.revocable) {  // lent ones stand beside the others, and are not split by node
+        const Resources others = lent();
+        fits = others.cpus.value + spec.resources.cpus.value <= total.cpus.value &&
+               others.mem.value + spec.resources.mem.value <= total.mem.value;
+      }
+      if (!fits) {
         if (on_violation) on_violation(spec.id, "slices of " + agent_.value + " add up to more than the host has");
       }
       slices_[spec.id] = spec;

@@ -76,6 +76,7 @@ Outcome run_with(std::uint64_t seed, bool restart_agent) {
     toy.ignore_permille = toy.follow_permille = 0;
     toy.seed = seed;
     toy.revocable = revocable;
+    toy.time_limit = seconds(1000);
     ClientOptions client;
     client.framework = FrameworkId(name);
     client.role = RoleName("role-" + name);

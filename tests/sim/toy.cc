@@ -287,7 +287,7 @@ void Toy::launch(Unit& unit, Member& member, bool in_turn) {
   spec.user = "user";
   spec.argv = {"/bin/true"};
   spec.kill_grace = seconds(2);
-  spec.time_limit = seconds(15);
+  spec.time_limit = options_.time_limit;
   spec.in_turn = in_turn;
   out_->session.push_back(LaunchTask{member.agent, member.slice, member.task, std::move(spec)});
 }

@@ -21,6 +21,7 @@ struct ToyOptions {
   std::uint64_t seed = 1;
   std::string device_kind = {};  // not empty: each task wants one of these
   bool revocable = false;        // out of what is lent
+  Duration time_limit = seconds(15);
 };
 
 class Toy final : public Actor {

@@ -41,7 +41,7 @@ put() {
     [ -e "$root$lib" ] || install -D -m 755 "$(readlink -f "$lib")" "$root$lib"
   done
 }
-for program in bash ps taskset setpriv crun ip rdma ibv_rc_pingpong ibv_devinfo; do
+for program in bash ps pgrep date taskset setpriv crun ip rdma ibv_rc_pingpong ibv_devinfo; do
   path=$(command -v $program || true)
   [ -n "$path" ] || continue
   rm -f "$root/bin/$program"

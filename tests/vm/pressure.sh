@@ -50,7 +50,7 @@ for nice in 10 30 20 0; do
   jobs+=("$(submit --parsable -J "borrows$nice" --revocable --no-requeue --nice=$nice -n 1 --mem 110M -o "b$nice.out" --wrap "exec $hog 100 600")")
 done
 all_run() { for job in "${jobs[@]}"; do running "$job" || return 1; done; }
-check "four jobs borrow" until_true 120 all_run
+if until_true 120 all_run; then ok "four jobs borrow"; else not_ok "four jobs borrow" "$(bourse queue | tr '\n' ';') $(bourse why "${jobs[3]}" | tr '\n' ';') $(field figures) $(field lent)"; fi
 hogs_ready() { [ "$(cat b*.out 2>/dev/null | grep -c ready)" = 4 ]; }
 until_true 60 hogs_ready
 lent=$(cat /sys/fs/cgroup/bourse*/lent/memory.max /sys/fs/cgroup/*/bourse*/lent/memory.max 2>/dev/null | head -1)

@@ -37,7 +37,7 @@ case $(cat with.out) in *PORT_ACTIVE*) ok "and opens the device" ;; *) not_ok "a
 [ "$(head -1 without.out)" != unlimited ] && ok "who did not ask keeps his limit" || not_ok "who did not ask keeps his limit" "unlimited"
 
 server=$(submit --parsable -n 1 --mem 64M --gres 'nic/rdma{bandwidth=10}:1' -o server.out --wrap "exec ibv_rc_pingpong -d rxe0 -g $gid -n 200")
-listens() { grep -q 'local address' server.out; }
+listens() { netstat -ltn | grep -q ':18515 '; }
 check "the first of two waits for the other" until_true 60 listens
 job -n 1 --mem 64M --gres 'nic/rdma{bandwidth=10}:1' -o client.out --wrap "exec ibv_rc_pingpong -d rxe0 -g $gid -n 200 127.0.0.1"
 same "two jobs talk over it" 0 $?
