@@ -132,7 +132,8 @@ void AgentSession::elsewhere(Time now, Actions& out, const Refused& refused) {
 
 void AgentSession::lost(Time now, Actions& out, const char* why) {
   const MasterSearch::Next next = search_.silent();
-  if (phase_ == Phase::kIdle || phase_ == Phase::kBackOff) {  // whom we meant to ask cannot be reached: another, when the time comes
+  if (phase_ == Phase::kIdle ||
+      phase_ == Phase::kBackOff) {  // whom we meant to ask cannot be reached: another, when the time comes
     out.reconnect = true;
     return;
   }

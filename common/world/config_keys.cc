@@ -14,7 +14,8 @@ using enum ConfigType;
 const std::vector<ConfigKey>& config_keys() {
   static const std::vector<ConfigKey> keys = {
       {"cluster", "name", kText, "bourse", "Name of the cluster, shown by status and given to tasks as BOURSE_CLUSTER."},
-      {"cluster", "masters", kList, "tcp://127.0.0.1:7400", "Endpoints of all masters, at which agents, frameworks and tools find the one that leads."},
+      {"cluster", "masters", kList, "tcp://127.0.0.1:7400",
+       "Endpoints of all masters, at which agents, frameworks and tools find the one that leads."},
       {"cluster", "server_key", kText, "",
        "File with the master's public key (its .pub); empty means DIR/master.pub in the key directory."},
       {"cluster", "keys", kText, "", "Directory of the keys that are allowed, one IDENTITY.pub each; empty means the usual place."},
