@@ -37,16 +37,25 @@ Result<std::string> key_of(const std::string& path, const std::string& content, 
     const auto equals = text.find('=');
     std::string_view word = text.substr(0, equals);
     while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
-    if (equals == std::string_view::npos || (word != "public" && word != "secret"))
-      return Error(Code::kInvalid, path + ":" + std::to_string(line) + ": expected public = \"...\" or secret = \"...\"");
+    if (equals == std::string_view::npos || (word != "public" && word != "secret" && word != "roles"))
+      return Error(Code::kInvalid,
+                   path + ":" + std::to_string(line) + ": expected public = \"...\", secret = \"...\" or roles = \"...\"");
     if (word != name) continue;
     std::string_view value = text.substr(equals + 1);
     while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
+    if (name == "roles") {
+      if (value.size() < 3 || value.front() != '"' || value.back() != '"' ||
+          value.substr(1, value.size() - 2).find_first_of("\" \t") != std::string_view::npos)
+        return Error(Code::kInvalid,
+                     path + ":" + std::to_string(line) + ": expected roles = \"ROLE,ROLE\", without blanks between them");
+      return std::string(value.substr(1, value.size() - 2));
+    }
     if (value.size() < 2 || value.front() != '"' || value.back() != '"' || !is_key(value.substr(1, value.size() - 2)))
       return Error(Code::kInvalid,
                    path + ":" + std::to_string(line) + ": " + std::string(name) + " is not a key (40 characters of Z85 in quotes)");
     return std::string(value.substr(1, value.size() - 2));
   }
+  if (name == "roles") return std::string();
   return Error(Code::kInvalid, path + ": has no line " + std::string(name) + " = \"...\"");
 }
 
@@ -81,10 +90,15 @@ Result<std::string> read_public_key(const std::string& path) {
   return key_of(path, content, "public");
 }
 
-Result<> write_key_files(const std::string& path, const KeyPair& keys) {
+Result<std::string> read_key_roles(const std::string& path) {
+  const std::string content = BOURSE_TRY(read_file(path, kKeyFileMax));
+  return key_of(path, content, "roles");
+}
+
+Result<> write_key_files(const std::string& path, const KeyPair& keys, const std::string& roles) {
   const std::string line = "public = \"" + keys.public_key + "\"\n";
   BOURSE_TRY(create_file(path, line + "secret = \"" + keys.secret_key + "\"\n", 0600));
-  Result<> made = create_file(path + ".pub", line, 0644);
+  Result<> made = create_file(path + ".pub", line + (roles.empty() ? "" : "roles = \"" + roles + "\"\n"), 0644);
   if (!made) unlink(path.c_str());
   return made;
 }
@@ -105,7 +119,8 @@ Result<Keyring> Keyring::read(const std::string& directory) {
   std::vector<std::string> names;
   while (const dirent* entry = readdir(dir)) {
     const std::string name = entry->d_name;
-    if (name.size() > 4 && name.front() != '.' && name.ends_with(".pub") && name != "master.pub") names.push_back(name);
+    if (name.size() > 4 && name.front() != '.' && name.ends_with(".pub") && name != "master.pub" && name != "batch.sign.pub")
+      names.push_back(name);
   }
   closedir(dir);
   if (names.size() > kKeysMax) return Error(Code::kLimit, directory + " has more than " + std::to_string(kKeysMax) + " keys");
@@ -115,7 +130,7 @@ Result<Keyring> Keyring::read(const std::string& directory) {
     const std::string path = directory + "/" + name;
     if (stat(path.c_str(), &st) != 0) continue;  // removed meanwhile: not allowed
     if ((st.st_mode & 002) != 0) return Error(Code::kDenied, path + " can be written by everybody: chmod o-w it");
-    const std::string key = BOURSE_TRY(read_public_key(path));
+    const std::string key = BOURSE_TRY(read_public_key(path)), roles = BOURSE_TRY(read_key_roles(path));
     std::string identity = name.substr(0, name.size() - 4);
     const auto mark = identity.find('=');
     if (mark == std::string::npos || mark == 0 || mark + 1 == identity.size())
@@ -124,16 +139,23 @@ Result<Keyring> Keyring::read(const std::string& directory) {
     std::replace(identity.begin(), identity.end(), '=', ':');
     if (!ring.identity(key).empty())
       return Error(Code::kInvalid, path + ": this key is allowed as " + ring.identity(key) + " already");
-    ring.allow(key, identity);
+    ring.allow(key, identity, roles);
   }
   return ring;
 }
 
-void Keyring::allow(const std::string& public_key, const std::string& identity) { keys_[public_key] = identity; }
+void Keyring::allow(const std::string& public_key, const std::string& identity, const std::string& roles) {
+  keys_[public_key] = {identity, roles};
+}
+
+const Keyring::Entry* Keyring::find(const std::string& public_key) const {
+  const auto it = keys_.find(public_key);
+  return it == keys_.end() ? nullptr : &it->second;
+}
 
 std::string Keyring::identity(const std::string& public_key) const {
-  const auto it = keys_.find(public_key);
-  return it == keys_.end() ? std::string() : it->second;
+  const Entry* entry = find(public_key);
+  return entry == nullptr ? std::string() : entry->identity;
 }
 
 }  // namespace bourse

@@ -109,7 +109,7 @@ LogLevel level_of(std::string_view line) {
 }  // namespace
 
 void log_init(std::string_view program, LogLevel level) {
-  settings().program = program;
+  if (settings().program != program) settings().program = program;  // other threads may be logging at a reload
   settings().level = level;
 }
 

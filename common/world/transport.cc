@@ -30,6 +30,7 @@ constexpr int kBacklog = 4096;
 constexpr int kBatchDefault = 256;
 constexpr std::size_t kCopyMax = 4096;  // larger bodies are handed to ZeroMQ without a copy
 constexpr rlim_t kDescriptorsMax = 262'144;
+constexpr std::size_t kPenaltiesMax = 4096;  // keys; beyond, all are let in again
 
 struct TextHash {
   using is_transparent = void;
@@ -78,9 +79,23 @@ Error zmq_failure(const std::string& what, int code) {
   return Error(kind, what + ": " + zmq_strerror(code));
 }
 
-void free_string(void*, void* hint) { delete static_cast<std::string*>(hint); }
+// Bytes of large messages that ZeroMQ's own thread has not handed on yet: of one peer, and of all of its listener. They outlive both.
+using Unread = std::shared_ptr<std::atomic<std::int64_t>>;
 
-void make_message(zmq_msg_t& message, std::string bytes) {
+struct Large {
+  std::string bytes;
+  Unread peer, all;
+};
+
+void free_large(void*, void* hint) {
+  auto* large = static_cast<Large*>(hint);
+  const auto size = static_cast<std::int64_t>(large->bytes.size());
+  if (large->peer) *large->peer -= size;
+  if (large->all) *large->all -= size;
+  delete large;
+}
+
+void make_message(zmq_msg_t& message, std::string bytes, const Unread& peer = {}, const Unread& all = {}) {
   int rc = 0;
   if (bytes.size() <= kCopyMax) {
     rc = zmq_msg_init_size(&message, bytes.size());
@@ -88,10 +103,32 @@ void make_message(zmq_msg_t& message, std::string bytes) {
     std::memcpy(zmq_msg_data(&message), bytes.data(), bytes.size());
     return;
   }
-  auto* owned = new std::string(std::move(bytes));
-  rc = zmq_msg_init_data(&message, owned->data(), owned->size(), free_string, owned);
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  if (peer) *peer += size;
+  if (all) *all += size;
+  auto* owned = new Large{std::move(bytes), peer, all};
+  rc = zmq_msg_init_data(&message, owned->bytes.data(), owned->bytes.size(), free_large, owned);
   BOURSE_ASSERT(rc == 0, "zmq_msg_init_data: out of memory");
 }
+
+// What a peer may still send: refilled at `rate` a second, up to `burst` of it. In millionths, so that no time is lost.
+class Bucket {
+ public:
+  bool take(Duration now, std::int64_t amount, std::int64_t rate, Duration burst) {
+    if (rate == 0) return true;
+    const std::int64_t most = rate * burst.count();
+    left_ = fresh_ ? most : std::min(most, left_ + std::clamp(now - at_, Duration(0), burst).count() * rate);
+    fresh_ = false;
+    at_ = now;
+    left_ -= amount * 1'000'000;
+    return left_ >= 0;
+  }
+
+ private:
+  std::int64_t left_ = 0;
+  Duration at_{0};
+  bool fresh_ = true;
+};
 
 // A received message part that closes itself.
 struct Part {
@@ -177,9 +214,10 @@ struct Context::Impl {
   std::atomic<int> sockets{0};
   std::thread zap;
 
-  std::string identity(const std::string& key) {
+  Keyring::Entry entry(const std::string& key) {
     std::lock_guard lock(mutex);
-    return keyring.identity(key);
+    const Keyring::Entry* found = keyring.find(key);
+    return found == nullptr ? Keyring::Entry{} : *found;
   }
 
   // ZAP (ZeroMQ RFC 27). User-Id is the client's public key, so that who that is can be asked again for each message.
@@ -203,7 +241,7 @@ struct Context::Impl {
           char text[41] = {};
           zmq_z85_encode(text, static_cast<const std::uint8_t*>(frames[6].data()), 32);
           key = text;
-          good = !identity(key).empty();
+          good = !entry(key).identity.empty();
         }
         if (!good) ++refused;
         const std::string id = count > 1 ? frames[1].to_string() : std::string();
@@ -258,10 +296,14 @@ struct Listener::Impl {
     PeerId id;
     std::string routing_id;
     std::string who;  // User-Id, or Peer-Address: fixed for the life of a connection
-    std::string identity;
+    Keyring::Entry entry;
     std::uint64_t keyring_version = 0;
     std::int64_t uid = -1, gid = -1, pid = -1;
     bool cut = false;
+    Duration cut_until{0};  // not 0: until then, and then it is another peer
+    std::string address;
+    Bucket frames, bytes, strikes;
+    Unread unread = std::make_shared<std::atomic<std::int64_t>>(0);
   };
   using Peers = std::list<Peer>;  // the one that was silent for longest first
 
@@ -280,7 +322,11 @@ struct Listener::Impl {
   std::unordered_map<std::uint64_t, Peers::iterator> by_id;
   std::uint64_t next_peer = kFirstPeer;
 
-  std::uint64_t dropped = 0;
+  std::uint64_t dropped = 0, floods = 0;
+  std::function<void(PeerId, const std::string&)> lost_callback;
+  std::map<std::string, Duration, std::less<>> penalties;  // by key: until when what it sends on any connection is dropped
+  Unread unread = std::make_shared<std::atomic<std::int64_t>>(0);
+  Duration now{0};  // of this turn
   bool pump_due = false;
   // Outlives us in deferred callbacks.
   std::shared_ptr<Impl*> self = std::make_shared<Impl*>(this);
@@ -293,9 +339,19 @@ struct Listener::Impl {
     --context.sockets;
   }
 
-  Peers::iterator make_peer(std::string_view routing_id, std::string_view who) {
+  Peers::iterator make_peer(std::string_view routing_id, std::string_view who, std::string_view address) {
     if (peers.size() >= limits.peers_max) forget(peers.begin());
-    auto it = peers.insert(peers.end(), Peer{PeerId(next_peer++), std::string(routing_id), std::string(who), {}, 0});
+    auto it = peers.emplace(peers.end());
+    it->id = PeerId(next_peer++);
+    it->routing_id = routing_id;
+    it->who = who;
+    if (!ipc) it->address = address.substr(0, address.rfind(':'));  // "10.0.0.7:40112", where libzmq says the port
+    if (const auto penalty = penalties.find(who); penalty != penalties.end() && !who.empty()) {
+      if (now < penalty->second)
+        it->cut = true, it->cut_until = penalty->second;
+      else
+        penalties.erase(penalty);
+    }
     if (ipc) {
       Frame credentials;
       if (parse_credentials(who, credentials)) {
@@ -317,13 +373,13 @@ struct Listener::Impl {
 
   // A routing id alone proves nothing: a client may choose it, also one that a peer which is gone had. What the handshake
   // proved must be the same too, else it is another peer.
-  Peers::iterator find_peer(std::string_view routing_id, std::string_view who) {
+  Peers::iterator find_peer(std::string_view routing_id, std::string_view who, const Part& body) {
     auto found = by_routing_id.find(routing_id);
-    if (found == by_routing_id.end()) return make_peer(routing_id, who);
+    if (found == by_routing_id.end()) return make_peer(routing_id, who, body.property("Peer-Address"));
     auto it = found->second;
-    if (it->who != who) {
+    if (it->who != who || (it->cut_until.count() != 0 && now >= it->cut_until)) {
       forget(it);
-      return make_peer(routing_id, who);
+      return make_peer(routing_id, who, body.property("Peer-Address"));
     }
     peers.splice(peers.end(), peers, it);
     return it;
@@ -334,23 +390,48 @@ struct Listener::Impl {
     if (!curve) return true;
     const std::uint64_t version = context.version.load(std::memory_order_acquire);
     if (peer.keyring_version != version && !(peer.keyring_version != 0 && hooks::mutant("transport.recheck_key"))) {
-      peer.identity = context.identity(peer.who);
+      peer.entry = context.entry(peer.who);
       peer.keyring_version = version;
     }
-    return !peer.identity.empty();
+    return !peer.entry.identity.empty();
+  }
+
+  void lost(PeerId id, const std::string& why) {
+    if (lost_callback) lost_callback(id, why);
+  }
+
+  // Until it has been quiet for a while, nothing of it is looked at: neither on this connection nor, where a key says who it is, on others.
+  void cut_for_flood(Peer& peer, const std::string& why) {
+    ++floods;
+    peer.cut = true;
+    peer.cut_until = now + kCutPause;
+    if (penalties.size() >= kPenaltiesMax) penalties.clear();
+    if (curve) penalties[peer.who] = peer.cut_until;
+    lost(peer.id, why);
+  }
+
+  bool within_limits(Peer& peer, std::size_t bytes) {
+    if (hooks::mutant("transport.no_rate_limit")) return true;
+    const bool few = peer.frames.take(now, 1, limits.frames_per_second, limits.burst);
+    const bool small = peer.bytes.take(now, static_cast<std::int64_t>(bytes), limits.bytes_per_second, limits.burst);
+    if (few && small) return true;
+    cut_for_flood(peer, few ? "it sent more bytes than a peer may" : "it sent more messages than a peer may");
+    return false;
   }
 
   void receive(Part& routing_id, Part& body) {
     const char* const property = curve ? "User-Id" : "Peer-Address";
-    const auto it = find_peer(routing_id.view(), curve || ipc ? body.property(property) : std::string_view());
-    if ((it->cut && !hooks::mutant("transport.cut")) || !refresh_identity(*it)) {
+    const auto it = find_peer(routing_id.view(), curve || ipc ? body.property(property) : std::string_view(), body);
+    if ((it->cut && !hooks::mutant("transport.cut")) || !refresh_identity(*it) || !within_limits(*it, body.view().size())) {
       ++dropped;
       return;
     }
     if (!callback) return;
     Frame frame;
     frame.peer = it->id;
-    frame.identity = it->identity;
+    frame.identity = it->entry.identity;
+    frame.roles = it->entry.roles;
+    frame.address = it->address;
     frame.uid = it->uid;
     frame.gid = it->gid;
     frame.pid = it->pid;
@@ -362,6 +443,7 @@ struct Listener::Impl {
   // send look again before the loop sleeps.
   void pump() {
     const auto alive = self;
+    now = real_time().mono;
     for (int handled = 0; handled < batch; ++handled) {
       Part routing_id;
       if (!routing_id.take(socket)) return;
@@ -452,6 +534,10 @@ bool Listener::send(PeerId peer, std::string bytes) {
   Impl::Peer& to = *found->second;
   if (!im.refresh_identity(to)) return false;
   if (static_cast<std::int64_t>(bytes.size()) > im.limits.message_bytes_max) return false;
+  if (bytes.size() > kCopyMax && !hooks::mutant("transport.no_unread_limit")) {
+    const std::int64_t unread = *to.unread;
+    if (unread > im.limits.unread_bytes_max || (unread > 0 && *im.unread > kUnreadTotalMax)) return false;
+  }
   zmq_msg_t head;
   const int rc = zmq_msg_init_size(&head, to.routing_id.size());
   BOURSE_ASSERT(rc == 0, "zmq_msg_init_size: out of memory");
@@ -462,7 +548,7 @@ bool Listener::send(PeerId peer, std::string bytes) {
     return false;
   }
   zmq_msg_t body;
-  make_message(body, std::move(bytes));
+  make_message(body, std::move(bytes), to.unread, im.unread);
   return put(im.socket, body, 0);
 }
 
@@ -470,6 +556,36 @@ void Listener::cut(PeerId peer) {
   const auto found = impl_->by_id.find(peer.value);
   if (found != impl_->by_id.end()) found->second->cut = true;
 }
+
+bool Listener::strike(PeerId peer) {
+  const auto found = impl_->by_id.find(peer.value);
+  if (found == impl_->by_id.end() || hooks::mutant("transport.no_strikes")) return false;
+  Impl::Peer& it = *found->second;
+  if (it.cut || it.strikes.take(real_time().mono, 1, kStrikesPerSecond, seconds(kStrikesBurst / kStrikesPerSecond))) return it.cut;
+  impl_->cut_for_flood(it, "it sent too much that nobody of ours sends");
+  return true;
+}
+
+void Listener::recheck_keys() {
+  Impl& im = *impl_;
+  if (!im.curve) return;
+  std::vector<PeerId> gone;
+  for (Impl::Peer& peer : im.peers) {
+    const Keyring::Entry before = peer.entry;
+    if (peer.keyring_version != 0 && (!im.refresh_identity(peer) || peer.entry != before)) gone.push_back(peer.id);
+  }
+  for (const PeerId id : gone) {
+    const auto found = im.by_id.find(id.value);
+    if (found == im.by_id.end()) continue;
+    const bool allowed = !found->second->entry.identity.empty();
+    im.forget(found->second);
+    im.lost(id, allowed ? "its key has another meaning now" : "its key was revoked");
+  }
+}
+
+void Listener::on_lost(std::function<void(PeerId, const std::string&)> callback) { impl_->lost_callback = std::move(callback); }
+std::size_t Listener::peers() const { return impl_->peers.size(); }
+std::uint64_t Listener::floods() const { return impl_->floods; }
 
 // --- connection ------------------------------------------------------------------------------------------------------------
 

@@ -24,23 +24,32 @@ struct KeyPair {  // Z85 text, 40 characters each
   std::string public_key, secret_key;
 };
 KeyPair make_key_pair();
-// A key file: two lines, `public = "..."`, `secret = "..."`; the secret's file must not be readable by others (kDenied).
+// A key file: two lines, `public = "..."`, `secret = "..."`; the secret's file must not be readable by others (kDenied). The .pub of a
+// framework may have a third, `roles = "physics,chemistry"`: it may act for these and those below them, and no others.
 Result<KeyPair> read_key_file(const std::string& path);
-Result<> write_key_files(const std::string& path, const KeyPair& keys);  // path (0600) and path + ".pub" (0644); kExists
-Result<std::string> read_public_key(const std::string& path);            // of either file; a server's .pub for Connection
-std::string key_file_name(const std::string& identity);                  // "agent:h1" -> "agent=h1"
+// path (0600) and path + ".pub" (0644); kExists
+Result<> write_key_files(const std::string& path, const KeyPair& keys, const std::string& roles = {});
+Result<std::string> read_key_roles(const std::string& path);   // of a .pub; "": it names none
+Result<std::string> read_public_key(const std::string& path);  // of either file; a server's .pub for Connection
+std::string key_file_name(const std::string& identity);        // "agent:h1" -> "agent=h1"
 
 // Who may connect: public key -> identity "agent:h1", "framework:batch", "operator:NAME", "reader:NAME", "master:NAME".
 // The directory holds one file per key, named IDENTITY.pub with ':' as '='. Files of other kinds, and
-// master.pub (the master's own key, which often lies there too), are passed over. Read again with set_keyring.
+// master.pub and batch.sign.pub (keys that are nobody's to come in with, and often lie there too), are passed over. Read again with set_keyring.
 class Keyring {
  public:
   static Result<Keyring> read(const std::string& directory);
-  void allow(const std::string& public_key, const std::string& identity);
+  struct Entry {
+    std::string identity, roles;
+    bool operator==(const Entry&) const = default;
+  };
+  void allow(const std::string& public_key, const std::string& identity, const std::string& roles = {});
   [[nodiscard]] std::string identity(const std::string& public_key) const;  // "" when not allowed
+  [[nodiscard]] const Entry* find(const std::string& public_key) const;     // null when not allowed
+  [[nodiscard]] const std::map<std::string, Entry>& keys() const { return keys_; }
 
  private:
-  std::map<std::string, std::string> keys_;
+  std::map<std::string, Entry> keys_;
 };
 
 constexpr std::size_t kPeersMax = 200'000;
@@ -52,7 +61,16 @@ struct SocketLimits {
   // With keys it is always 0666, since the key decides.
   unsigned ipc_mode = 0600;
   std::size_t peers_max = kPeersMax;  // a listener's table; past it the peer silent for longest is forgotten
+  // What one peer of a listener may send in the long run, and `burst` of it at once; past that it is cut for kCutPause. 0: any amount.
+  std::uint32_t frames_per_second = 0;
+  std::int64_t bytes_per_second = 0;
+  Duration burst = seconds(5);
+  // Of large messages (over 4 KiB) that its connection has not taken yet; past that it counts as full, as it does at high_water_mark.
+  std::int64_t unread_bytes_max = 64 * 1024 * 1024;
 };
+constexpr Duration kCutPause = seconds(10);
+constexpr std::uint32_t kStrikesPerSecond = 10, kStrikesBurst = 100;
+constexpr std::int64_t kUnreadTotalMax = std::int64_t{1} << 30;  // of all peers of a listener: beyond, who has any unread is full
 constexpr std::size_t kEarlyMax = 64;  // messages that a Connection keeps while its first connect is under way
 
 struct Frame {
@@ -60,6 +78,8 @@ struct Frame {
   std::string identity;                       // from the keyring; "" where the socket has no keys
   std::int64_t uid = -1, gid = -1, pid = -1;  // of the other end of an ipc socket
   std::string_view bytes;                     // valid during the callback
+  std::string address;                        // of the other end of a tcp socket, without its port
+  std::string roles;                          // of its key; "": any
 };
 
 class Context {  // one per process; owns the I/O thread and the ZAP handler
@@ -92,6 +112,13 @@ class Listener {
   // False: no such peer, or its queue is full; the message was not sent. The caller decides whether to cut.
   bool send(PeerId peer, std::string bytes);
   void cut(PeerId peer);
+  // It sent something that nobody of ours sends. True: that was once too often, it is cut for kCutPause (and on_lost is called).
+  bool strike(PeerId peer);
+  // Peers whose key is no longer allowed, or now means somebody else, are forgotten at once; on_lost tells. After set_keyring.
+  void recheck_keys();
+  void on_lost(std::function<void(PeerId, const std::string& why)> callback);  // may send, not cut
+  [[nodiscard]] std::size_t peers() const;
+  [[nodiscard]] std::uint64_t floods() const;  // peers that were cut for what they sent, so far
   // Bounds what one turn handles, so that timers and other sockets get their share.
   void set_batch(int frames);
   [[nodiscard]] std::uint64_t dropped() const;  // frames of cut peers, of revoked keys, and such as nobody of ours sends

@@ -94,12 +94,10 @@ void reload(World& w, Program& program) {
   const auto shadows = w.policy->read_list(*next, "shadow_policy");
   if (!shadows)
     return log_event(LogLevel::kError, "reload_refused", {{"reason", shadows.error().text()}, {"what", "nothing was changed"}});
+  if (const auto keys = w.tools.read_keys(program.keys_directory(*next)); !keys)
+    return log_event(LogLevel::kError, "reload_refused", {{"reason", keys.error().text()}, {"what", "nothing was changed"}});
   const ConfigChanges changes = config_changes(program.config(), *next);
-  for (const std::string& line : changes.live) log_event(LogLevel::kInfo, "reload_changed", {{"what", line}});
-  for (const std::string& line : changes.restart)
-    log_event(LogLevel::kWarn, "reload_needs_restart", {{"what", line}, {"until_then", "ignoring it"}});
-  if (changes.live.empty() && changes.restart.empty())
-    log_event(LogLevel::kInfo, "reload_without_changes", {{"file", program.config_path()}});
+  log_changes(changes, program.config_path());
   w.store->keep_history(next->duration("batch", "history_keep"));
   w.driver->post(Reload{live_text(options_of(*next))});
   if (auto change = w.policy->take(*choice)) w.driver->post(Reload{*std::move(change)});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
 
 namespace bourse::batch {
 namespace {
@@ -47,23 +46,6 @@ constexpr std::array kFields = {
     Field{"backfill_depth", [](const BatchOptions& o) { return std::int64_t{o.backfill_depth}; },
           [](BatchOptions& o, std::int64_t v) { o.backfill_depth = static_cast<std::uint32_t>(v); }},
 };
-
-std::map<std::string, std::string> values_of(const Config& config) {
-  std::map<std::string, std::string> out;
-  std::string section;
-  const std::string text = config.dump();
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    if (line.starts_with("[")) section = line.substr(1, line.find(']') - 1) + ".";
-    const std::size_t equals = line.find(" = ");
-    if (line.starts_with("[") || equals == std::string::npos) continue;
-    if (section == "batch." || section == "cluster." || section == "log.")
-      out[section + line.substr(0, equals)] = line.substr(equals + 3);
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -114,15 +96,7 @@ Result<> take_live(std::string_view text, BatchOptions& options) {
 }
 
 ConfigChanges config_changes(const Config& before, const Config& after) {
-  ConfigChanges out;
-  const auto old = values_of(before);
-  for (const auto& [key, value] : values_of(after)) {
-    const auto it = old.find(key);
-    if (it != old.end() && it->second == value) continue;
-    const std::string line = key + ": " + (it == old.end() ? "" : it->second) + " -> " + value;
-    (std::find(kLive.begin(), kLive.end(), key) != kLive.end() ? out.live : out.restart).push_back(line);
-  }
-  return out;
+  return bourse::config_changes(before, after, {"batch", "cluster", "log"}, {kLive.begin(), kLive.end()});
 }
 
 }  // namespace bourse::batch

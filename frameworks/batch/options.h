@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/world/config.h"
+#include "common/world/config_changes.h"
 #include "frameworks/batch/layout.h"
 
 namespace bourse::batch {
@@ -19,11 +20,7 @@ BatchOptions options_of(const Config& config);
 std::string live_text(const BatchOptions& options);
 Result<> take_live(std::string_view text, BatchOptions& options);
 
-// "batch.kill_wait: 30s -> 10s", a change each, of the sections that this program reads.
-struct ConfigChanges {
-  std::vector<std::string> live;     // in force at once
-  std::vector<std::string> restart;  // only after a restart
-};
+// Of the sections that this program reads.
 ConfigChanges config_changes(const Config& before, const Config& after);
 
 }  // namespace bourse::batch

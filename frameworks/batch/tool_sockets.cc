@@ -124,6 +124,14 @@ Result<> ToolSockets::open(const std::string& endpoint, const std::string& key_d
   return {};
 }
 
+Result<> ToolSockets::read_keys(const std::string& key_directory) {
+  if (!impl_->keyed) return {};
+  impl_->context->set_keyring(BOURSE_TRY(Keyring::read(key_directory)));
+  for (const Socket& socket : impl_->sockets)
+    if (socket.remote) socket.remote->recheck_keys();
+  return {};
+}
+
 void ToolSockets::on_request(std::function<void(PeerId, const Frame&)> callback) { impl_->request_callback = std::move(callback); }
 void ToolSockets::on_gone(std::function<void(PeerId)> callback) { impl_->gone_callback = std::move(callback); }
 

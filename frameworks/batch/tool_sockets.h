@@ -21,6 +21,7 @@ class ToolSockets {
 
   // `keys`, and the keyring of the directory, are for tcp.
   Result<> open(const std::string& endpoint, const std::string& key_directory, const std::string& framework);
+  Result<> read_keys(const std::string& key_directory);  // again: a revoked one is of no use from the next message on
   void on_request(std::function<void(PeerId peer, const Frame& frame)> callback);
   void on_gone(std::function<void(PeerId)> callback);
   // One who is gone, or too slow to read: his watches and steps end with him (on_gone), everything else he can ask again.

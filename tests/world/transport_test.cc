@@ -195,6 +195,145 @@ TEST_F(TransportTest, ARevokedKeyStopsAtItsNextMessageAndAReturnedOneGoesOn) {
   EXPECT_TRUE(client.got.empty());
 }
 
+TEST_F(TransportTest, ARevokedKeysPeerIsForgottenAtOnceAndOnlyIt) {
+  Keyring ring;
+  ring.allow(good.public_key, "agent:h1");
+  ring.allow(bad.public_key, "framework:f", "physics");
+  context.set_keyring(ring);
+  Server server(context, reactor);
+  std::vector<std::pair<PeerId, std::string>> lost;
+  server.listener.on_lost([&](PeerId peer, const std::string& why) { lost.emplace_back(peer, why); });
+  ASSERT_TRUE(server.listener.bind("tcp://127.0.0.1:*", &server_keys));
+  Client one(context, reactor), two(context, reactor);
+  ASSERT_TRUE(one.connection.connect(server.listener.endpoint(), &good, server_keys.public_key));
+  ASSERT_TRUE(one.connection.send("one"));
+  ASSERT_TRUE(server.has(1));
+  ASSERT_TRUE(two.connection.connect(server.listener.endpoint(), &bad, server_keys.public_key));
+  ASSERT_TRUE(two.connection.send("two"));
+  ASSERT_TRUE(server.has(2));
+  context.set_keyring(ring);
+  server.listener.recheck_keys();
+  EXPECT_TRUE(lost.empty()) << "nothing has changed";
+  Keyring less;
+  less.allow(bad.public_key, "framework:f", "physics");
+  context.set_keyring(less);
+  server.listener.recheck_keys();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].first, server.got[0].peer);
+  EXPECT_NE(lost[0].second.find("revoked"), std::string::npos);
+  EXPECT_FALSE(server.listener.send(server.got[0].peer, "secret"));
+  EXPECT_TRUE(server.listener.send(server.got[1].peer, "fine"));
+  Keyring other;
+  other.allow(bad.public_key, "framework:f", "chemistry");
+  context.set_keyring(other);
+  server.listener.recheck_keys();
+  ASSERT_EQ(lost.size(), 2U) << "the same key with other rights is another peer";
+  ASSERT_TRUE(two.connection.send("again"));
+  ASSERT_TRUE(server.has(3));
+  EXPECT_NE(server.got[2].peer, server.got[1].peer);
+}
+
+TEST_F(TransportTest, AFloodIsCutAndTheOthersAreServed) {
+  SocketLimits limits;
+  limits.frames_per_second = 100;
+  limits.bytes_per_second = 1'000'000;
+  limits.burst = seconds(1);
+  for (const bool large : {false, true}) {
+    Server server(context, reactor, limits);
+    std::string why;
+    PeerId flooder;
+    server.listener.on_lost([&](PeerId peer, const std::string& text) { flooder = peer, why = text; });
+    ASSERT_TRUE(server.listener.bind("tcp://127.0.0.1:*", nullptr, true));
+    Client bad_one(context, reactor), good_one(context, reactor);
+    ASSERT_TRUE(bad_one.connection.connect(server.listener.endpoint(), nullptr, ""));
+    ASSERT_TRUE(good_one.connection.connect(server.listener.endpoint(), nullptr, ""));
+    ASSERT_TRUE(bad_one.connection.send("hello"));
+    ASSERT_TRUE(server.has(1));
+    const PeerId bad_peer = server.got[0].peer;
+    const bool cut = run_until(reactor, [&] {
+      for (int i = 0; i < 50; ++i) (void)bad_one.connection.send(std::string(large ? 200'000 : 10, 'x'));
+      return !why.empty();
+    });
+    ASSERT_TRUE(cut);
+    EXPECT_EQ(flooder, bad_peer);
+    EXPECT_NE(why.find(large ? "bytes" : "messages"), std::string::npos) << why;
+    EXPECT_EQ(server.listener.floods(), 1U);
+    const std::size_t before = server.got.size();
+    ASSERT_TRUE(good_one.connection.send("still here"));
+    ASSERT_TRUE(run_until(reactor, [&] { return server.got.size() > before; }));
+    EXPECT_EQ(server.got.back().bytes, "still here");
+    EXPECT_FALSE(server.listener.send(bad_peer, "anything"));
+  }
+}
+
+TEST_F(TransportTest, WhoWasCutForAFloodIsCutOnItsNextConnectionToo) {
+  allow_good();
+  SocketLimits limits;
+  limits.frames_per_second = 10;
+  limits.burst = seconds(1);
+  Server server(context, reactor, limits);
+  ASSERT_TRUE(server.listener.bind("tcp://127.0.0.1:*", &server_keys));
+  {
+    Client first(context, reactor);
+    ASSERT_TRUE(first.connection.connect(server.listener.endpoint(), &good, server_keys.public_key));
+    ASSERT_TRUE(run_until(reactor, [&] {
+      (void)first.connection.send("x");
+      return server.listener.floods() == 1;
+    }));
+  }
+  const std::size_t before = server.got.size();
+  const std::uint64_t dropped = server.listener.dropped();
+  Client second(context, reactor);
+  ASSERT_TRUE(second.connection.connect(server.listener.endpoint(), &good, server_keys.public_key));
+  ASSERT_TRUE(run_until(reactor, [&] {
+    (void)second.connection.send("y");
+    return server.listener.dropped() > dropped + 3;
+  }));
+  for (std::size_t i = before; i < server.got.size(); ++i) EXPECT_NE(server.got[i].bytes, "y");
+}
+
+TEST_F(TransportTest, StrikesCutOnlyWhoGoesOn) {
+  Server server(context, reactor);
+  ASSERT_TRUE(server.listener.bind("ipc://" + (dir / "s"), nullptr));
+  Client client(context, reactor);
+  ASSERT_TRUE(client.connection.connect(server.listener.endpoint(), nullptr, ""));
+  ASSERT_TRUE(client.connection.send("x"));
+  ASSERT_TRUE(server.has(1));
+  const PeerId peer = server.got[0].peer;
+  for (std::uint32_t i = 0; i < kStrikesBurst - 1; ++i) ASSERT_FALSE(server.listener.strike(peer)) << i;
+  bool cut = false;
+  for (int i = 0; i < 100 && !cut; ++i) cut = server.listener.strike(peer);
+  EXPECT_TRUE(cut);
+  ASSERT_TRUE(client.connection.send("y"));
+  ASSERT_TRUE(run_until(reactor, [&] { return server.listener.dropped() == 1; }));
+}
+
+// What waits for a peer that does not read is bounded by its bytes, far below its number of messages.
+TEST_F(TransportTest, ASlowPeersQueueIsBoundedByItsBytes) {
+  SocketLimits limits;
+  limits.unread_bytes_max = 10 * 1024 * 1024;
+  Server server(context, reactor, limits);
+  ASSERT_TRUE(server.listener.bind("tcp://127.0.0.1:*", nullptr, true));
+  // A peer that says hello and then never reads: libzmq reads one message for it, and the rest stays with the kernel and with us.
+  Context other;
+  SocketLimits tiny;
+  tiny.high_water_mark = 1;
+  Client lazy(other, reactor, tiny), good_one(context, reactor);
+  ASSERT_TRUE(lazy.connection.connect(server.listener.endpoint(), nullptr, ""));
+  ASSERT_TRUE(lazy.connection.send("lazy"));
+  ASSERT_TRUE(server.has(1));
+  const PeerId peer = server.got[0].peer;
+  // Its own loop is not turned while we send, so no more than its one message and the kernel's buffers are taken.
+  std::size_t sent = 0;
+  while (sent < 2'000 && server.listener.send(peer, std::string(256 * 1024, 'x'))) ++sent;
+  EXPECT_LT(sent, 2'000U) << "500 MB would be in memory";
+  EXPECT_GT(sent, 10U);
+  ASSERT_TRUE(good_one.connection.connect(server.listener.endpoint(), nullptr, ""));
+  ASSERT_TRUE(good_one.connection.send("good"));
+  ASSERT_TRUE(run_until(reactor, [&] { return server.got.back().bytes == "good"; }));
+  EXPECT_TRUE(server.listener.send(server.got.back().peer, std::string(256 * 1024, 'y'))) << "another peer has room";
+}
+
 TEST_F(TransportTest, AnOversizedMessageIsRefusedAtBothEnds) {
   SocketLimits small;
   small.message_bytes_max = 1000;
@@ -537,6 +676,20 @@ TEST_F(TransportTest, KeyFilesAreReadBackAndGuarded) {
   const auto odd = read_public_key(dir / "odd");
   ASSERT_FALSE(odd);
   EXPECT_NE(odd.error().text().find("odd:2:"), std::string::npos) << odd.error().text();
+}
+
+TEST_F(TransportTest, AKeyNamesTheRolesThatItIsFor) {
+  const KeyPair keys = make_key_pair();
+  ASSERT_TRUE(write_key_files(dir / "framework=f", keys, "physics,chemistry/solid"));
+  const auto ring = Keyring::read(dir.path());
+  ASSERT_TRUE(ring) << ring.error().text();
+  ASSERT_NE(ring->find(keys.public_key), nullptr);
+  EXPECT_EQ(ring->find(keys.public_key)->identity, "framework:f");
+  EXPECT_EQ(ring->find(keys.public_key)->roles, "physics,chemistry/solid");
+  std::ofstream(dir / "framework=g.pub") << "public = \"" << make_key_pair().public_key << "\"\nroles = physics\n";
+  const auto broken = Keyring::read(dir.path());
+  ASSERT_FALSE(broken);
+  EXPECT_NE(broken.error().text().find("framework=g.pub:2: "), std::string::npos) << broken.error().text();
 }
 
 TEST_F(TransportTest, AKeyringIsADirectoryOfNamedKeys) {
