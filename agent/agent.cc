@@ -319,6 +319,7 @@ struct Agent::Impl {
   void message(Turn& t, const Heartbeat& m) {
     if (m.reprobe) probes.look(t, "an operator asked");
   }
+  void message(Turn& t, const ReloadConfig& m) { t.out.reload = m.tag; }
   void message(Turn& t, const CarveSlices& m) {
     slices.carve(t, m);
     if (std::any_of(m.slices.begin(), m.slices.end(), [](const SliceSpec& s) { return s.revocable; })) lending.begin(t);
@@ -495,6 +496,7 @@ struct Agent::Impl {
     probes.look(t, {});
     publish(t);
   }
+  void on(Turn& t, const ReloadDone& event) { session.say(t.now, t.out, ConfigReloaded{event.tag, event.code, event.text}); }
   template <class Other>
   void on(Turn&, const Other&) {}  // not an agent's event
 };

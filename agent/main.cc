@@ -8,6 +8,9 @@
 
 #include <csignal>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "agent/agent.h"
 #include "agent/checkpoint.h"
@@ -17,6 +20,7 @@
 #include "agent/plan.h"
 #include "common/core/hooks.h"
 #include "common/world/config.h"
+#include "common/world/config_changes.h"
 #include "common/world/driver.h"
 #include "common/world/files.h"
 #include "common/world/log.h"
@@ -132,18 +136,36 @@ void end_everything(World& w) {
   });
 }
 
-// SIGHUP. The whole file is checked before any of it is used.
-void reload(World& w, Program& program) {
-  const auto refused = [](const std::string& why) {
-    log_event(LogLevel::kError, "reload_refused", {{"reason", why}, {"then", "going on with the configuration of before"}});
-  };
-  auto config = program.read_again();
-  if (!config) return refused(config.error().text());
-  auto plan = plan_probes(*config, program.config_path());
-  if (!plan) return refused(plan.error().text());
-  program.take(*std::move(config));
-  w.executor->prober().set_inputs(std::move(plan->inputs));
-  w.driver->post(Reload{to_text(plan->settings)});
+// What is taken over while the agent runs; the rest needs its restart, which disturbs no task.
+const std::vector<std::string_view>& live_keys() {
+  static const std::vector<std::string_view> keys = {
+      "agent.labels",        "agent.probes",      "agent.probe_limits", "agent.probe_options", "agent.probe_root",
+      "agent.probe_plugins", "agent.topology",    "agent.declare",      "agent.reprobe",       "agent.kill_grace",
+      "agent.reserve_cpus",  "agent.reserve_mem", "log.level"};
+  return keys;
+}
+
+// The whole file is checked before any of it is used.
+Result<std::string> read_again(World& w, Program& program) {
+  Config config = BOURSE_TRY(program.read_again());
+  BOURSE_TRY(read_isolation(config));
+  ProbingPlan plan = BOURSE_TRY(plan_probes(config, program.config_path()));
+  const ConfigChanges changes = config_changes(program.config(), config, {"agent", "cluster", "log"}, live_keys());
+  program.take(std::move(config));
+  w.executor->prober().set_inputs(std::move(plan.inputs));
+  w.driver->post(Reload{to_text(plan.settings)});
+  log_changes(changes, program.config_path());
+  return to_text(changes, "bourse-agent");
+}
+
+// SIGHUP, and `bourse reload`, which waits for the answer (its tag is not 0).
+void reload(World& w, Program& program, std::uint64_t tag) {
+  const Result<std::string> done = read_again(w, program);
+  if (!done)
+    log_event(LogLevel::kError, "reload_refused",
+              {{"reason", done.error().text()}, {"then", "going on with the configuration of before"}});
+  if (tag == 0) return;
+  w.driver->post(done ? ReloadDone{tag, Code::kOk, *done} : ReloadDone{tag, done.error().code(), done.error().text()});
 }
 
 Result<> run(Program& program, const std::string& id_option) {
@@ -228,12 +250,13 @@ Result<> run(Program& program, const std::string& id_option) {
   hooks.masters = [&w](const std::vector<std::string>& all) { w.link->learn(all); };
   hooks.host = [&w](const HostAction& action) { w.executor->execute(action); };
   hooks.stop = [&w] { w.reactor.stop(); };
+  hooks.reload = [&w, &program](std::uint64_t tag) { reload(w, program, tag); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.agent, std::move(hooks));
   w.driver->use_log(w.log.get());
   w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });
   w.reactor.on_signal(SIGINT, [&w] { end_everything(w); });
   w.reactor.on_signal(SIGQUIT, [&w] { end_everything(w); });
-  w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });
+  w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program, 0); });
   std::signal(SIGPIPE, SIG_IGN);
   w.hotplug = std::make_unique<HotplugWatch>(w.reactor, [&w](const std::string& what) { w.driver->post(HardwareChanged{what}); });
 

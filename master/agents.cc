@@ -202,6 +202,8 @@ void admit_agent(House& h, const Received& received, bool known_before) {
   if (!row->present || newer || !row->reachable) {
     h.log(LogLevel::kInfo, "agent_up",
           {{"agent", hello.agent.str()},
+           {"identity", received.identity},
+           {"from", received.from},
            {"incarnation", std::to_string(hello.incarnation.value)},
            {"total", to_text(hello.inventory.total)},
            {"slices", std::to_string(hello.slices.size())}});
@@ -220,7 +222,7 @@ void admit_agent(House& h, const Received& received, bool known_before) {
   row->peer = received.peer;
   row->connected = true;
   const Duration timeout = h.options.peer_timeout;
-  if (h.sessions.open({received.peer, kAgent, ix, received.identity, h.now.mono, h.now.mono}, timeout) == nullptr) {
+  if (h.sessions.open({received.peer, kAgent, ix, received.identity, h.now.mono, h.now.mono, received.from}, timeout) == nullptr) {
     row->connected = false;
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "agent_refused");
   }
@@ -245,7 +247,9 @@ void on_inventory(House& h, const Session& from, const Message& message) {
 }
 
 void on_figures(House& h, AgentIx ix, const Counters& figures) {
-  if (!figures.empty()) h.agents.at(ix).figures = figures;
+  if (figures.empty()) return;
+  h.agents.at(ix).figures = figures;
+  h.ledger.viewed.add(ix);
 }
 
 void agent_silent(House& h, AgentIx ix, std::string_view why) {
@@ -328,7 +332,10 @@ void agent_remove(House& h, AgentIx ix, const std::string& reason) {
   h.roles.agents_settled(h);
 }
 
-void agent_changed(House& h, AgentIx ix) { h.agents.changed.insert(ix); }
+void agent_changed(House& h, AgentIx ix) {
+  h.agents.changed.insert(ix);
+  h.ledger.viewed.add(ix);
+}
 
 AgentFacts facts_of(const House& h, AgentIx ix) {
   const AgentRow& row = h.agents.at(ix);

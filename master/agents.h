@@ -54,6 +54,7 @@ class AgentTable {
   [[nodiscard]] AgentRow* find(const AgentId& id, AgentIx* ix = nullptr);
   [[nodiscard]] const std::map<AgentId, AgentIx>& by_name() const { return by_name_; }
   [[nodiscard]] std::size_t size() const { return by_name_.size(); }
+  [[nodiscard]] std::size_t rows() const { return rows_.size(); }  // removed ones too
   AgentIx add(const AgentId& id);
   void remove(AgentIx ix);
 

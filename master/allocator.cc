@@ -86,6 +86,7 @@ void Allocator::framework_gone(House& h, FrameworkIx ix) {
 }
 
 void Allocator::framework_used(House& h, FrameworkIx ix) {
+  h.views.framework(ix);
   const FrameworkRow& row = h.frameworks.at(ix);
   if (row.removed) return;
   Member& member = members_[ix];

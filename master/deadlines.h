@@ -26,6 +26,7 @@ enum TimerKind : std::uint32_t {
   kReservedTimer,
   kDrainTimer,
   kRoleTimer,
+  kViewTimer,
 };
 
 template <class T>

@@ -116,6 +116,11 @@ void on_framework_hello(House& h, const Received& received) {
     return h.refuse(received.peer, Code::kDenied, "key '" + received.identity + "' may not be framework " + name,
                     "framework_refused");
   }
+  if (!covers_role(received.roles, hello.role.str())) {
+    return h.refuse(received.peer, Code::kDenied,
+                    "key '" + received.identity + "' is for roles " + received.roles + ", not for '" + hello.role.str() + "'",
+                    "framework_refused");
+  }
   if (fenced(h, received, hello)) return;
   if (h.frameworks.find(hello.framework) == nullptr && h.frameworks.by_name().size() >= FrameworkTable::kFrameworksMax) {
     return h.refuse(received.peer, Code::kLimit, "there are as many frameworks as this master keeps", "framework_refused");
@@ -162,14 +167,16 @@ void admit_framework(House& h, const Received& received) {
   row->watch = hello.watch_agents;
   h.allocator.framework_changed(h, ix);
   if (moved) h.roles.charge(h, ix);
-  if (h.sessions.open({received.peer, kFramework, ix, received.identity, h.now.mono, h.now.mono}, h.options.peer_timeout) ==
-      nullptr) {
+  if (h.sessions.open({received.peer, kFramework, ix, received.identity, h.now.mono, h.now.mono, received.from},
+                      h.options.peer_timeout) == nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "framework_refused");
   }
   row->peer = received.peer;
   h.log(LogLevel::kInfo, "framework_up",
         {{"framework", hello.framework.str()},
          {"role", hello.role.str()},
+         {"identity", received.identity},
+         {"from", received.from},
          {"incarnation", std::to_string(hello.incarnation.value)},
          {"slices", std::to_string(row->slices.size())}});
   h.send(received.peer, Welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}});
@@ -297,6 +304,7 @@ void framework_refresh(House& h, FrameworkIx ix) {
   }
   h.allocator.framework_wants(h, ix, was, cpus, mem);
   h.lending.demand_changed(ix, borrows);
+  h.views.framework(ix);
 }
 
 void framework_disconnected(House& h, FrameworkIx ix, std::string_view why) {

@@ -92,6 +92,7 @@ class FrameworkTable {
   [[nodiscard]] const FrameworkRow& at(FrameworkIx ix) const { return rows_[ix]; }
   [[nodiscard]] FrameworkRow* find(const FrameworkId& id, FrameworkIx* ix = nullptr);
   [[nodiscard]] const std::map<FrameworkId, FrameworkIx>& by_name() const { return by_name_; }
+  [[nodiscard]] std::size_t rows() const { return rows_.size(); }  // vacant and removed ones too
   FrameworkIx add(const FrameworkId& id);
   FrameworkIx ghost(const FrameworkId& id);  // owner of slices whose framework nobody knows any more
   void detach(FrameworkIx ix);               // no name leads to it from now on

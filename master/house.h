@@ -20,9 +20,11 @@
 #include "master/offers.h"
 #include "master/operators.h"
 #include "master/registry.h"
+#include "master/reload.h"
 #include "master/roles.h"
 #include "master/sessions.h"
 #include "master/slices.h"
+#include "master/view.h"
 
 namespace bourse::house {
 
@@ -33,7 +35,8 @@ struct House {
 
   MasterOptions options;
   Time now;
-  Actions* out = nullptr;  // of the step that is running
+  Actions* out = nullptr;             // of the step that is running
+  const Received* hearing = nullptr;  // what it answers, where that is a message
   bool leading = false;
   Duration started{0};
   Epoch epoch;
@@ -62,6 +65,8 @@ struct House {
   std::size_t pending_size = 0;
   Ticket lead_ticket = 0;
   std::map<Ticket, std::vector<Operation>> operations;  // carried out when their records are durable
+  ReloadTable reloads;
+  ViewTable views;
   EventLog events;
 
   // Batched until the end of the step (ended) or of the pass (made), in order of framework.

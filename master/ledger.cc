@@ -99,6 +99,7 @@ void Ledger::open_account(AgentIx agent) {
 
 void Ledger::move(AgentIx agent, const Resources& amount, Pool from, Pool to) {
   Account& a = accounts_[agent];
+  viewed.add(agent);
   must(pool(a, from).subtract(amount), a);
   must(pool(a, to).add(amount), a);
   if (to == Pool::kFree && (a.shortfall || a.strays)) balance(a);
@@ -110,11 +111,13 @@ Result<> Ledger::take_in(AgentIx agent, const Resources& amount, Pool to) {
   Account& a = accounts_[agent];
   Resources all = in_use(a);
   BOURSE_TRY(all.add(amount));
+  viewed.add(agent);
   return pool(a, to).add(amount);
 }
 
 void Ledger::settle(AgentIx agent, const Resources& target, bool open) {
   Account& a = accounts_[agent];
+  viewed.add(agent);
   a.target = target;
   a.open = open;
   balance(a);
@@ -125,6 +128,7 @@ void Ledger::settle(AgentIx agent, const Resources& target, bool open) {
 void Ledger::set_open(AgentIx agent, bool open) {
   Account& a = accounts_[agent];
   if (a.open == open) return;
+  viewed.add(agent);
   a.open = open;
   if (!a.shortfall) std::swap(a.free, a.unavailable);
   touch(agent, open);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/core/resources.h"
+#include "master/dirty.h"
 
 namespace bourse::house {
 
@@ -52,6 +53,7 @@ class Ledger {
   };
   std::vector<Touched> take_touched();
   [[nodiscard]] bool touched() const { return !touched_.empty(); }
+  Dirty viewed;  // accounts that changed in any way, for readers
 
  private:
   void touch(AgentIx agent, bool grew);

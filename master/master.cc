@@ -8,6 +8,7 @@
 #include "common/core/hooks.h"
 #include "master/explain.h"
 #include "master/house.h"
+#include "master/settings.h"
 #include "master/status.h"
 
 namespace bourse {
@@ -37,7 +38,16 @@ void House::send_on(PeerId to, const Message& received) {
 void House::refuse(PeerId to, Code code, std::string reason, std::string_view event) {
   ++counters.refused;
   if (sessions.may_log(to, now.mono)) {
-    log(LogLevel::kWarn, event, {{"peer", std::to_string(to.value)}, {"code", std::string(code_text(code))}, {"reason", reason}});
+    const Session* session = sessions.find(to);
+    const bool hello = hearing != nullptr && !hearing->from.empty();
+    log(LogLevel::kWarn, event,
+        {{"peer", std::to_string(to.value)},
+         {"identity", hearing != nullptr ? hearing->identity : ""},
+         {"from", hello                ? hearing->from
+                  : session != nullptr ? session->from
+                                       : ""},
+         {"code", std::string(code_text(code))},
+         {"reason", reason}});
   }
   send(to, Refused{code, std::move(reason)});
 }
@@ -139,6 +149,7 @@ constexpr auto routes() {
   route(index_of<ExplainQuery>(), kFramework | kReader | kOperator, on_explain);
   route(index_of<StatusQuery>(), kFramework | kReader | kOperator, on_status_query);
   route(index_of<OperatorAction>(), kOperator, on_operator);
+  route(index_of<ConfigReloaded>(), kAgent, on_config_reloaded);
   return table;
 }
 constexpr auto kRoutes = routes();
@@ -169,7 +180,10 @@ void received(House& h, const Received& event) {
     }
     return route.hello(h, event);
   }
-  if (session == nullptr) return h.refuse(event.peer, Code::kGone, "say hello first", "stranger_refused");
+  if (session == nullptr) {
+    if (!h.sessions.may_answer(event.peer, h.now.mono)) return;
+    return h.refuse(event.peer, Code::kGone, "say hello first", "stranger_refused");
+  }
   if (session->who == kAgent && !h.agents.at(session->row).connected) {
     // Its queue was full, so it missed something: only a new hello puts both sides in step again.
     return h.refuse(event.peer, Code::kGone, "say hello first", "stranger_refused");
@@ -283,6 +297,9 @@ void timer_fired(House& h, const TimerKey& key) {
       h.roles.agents_settled(h);
       break;
     }
+    case kViewTimer:
+      h.views.due(h);
+      break;
     case kLeadTimer:
       if (!h.leading) take_the_lead(h);
       break;
@@ -292,9 +309,14 @@ void timer_fired(House& h, const TimerKey& key) {
 }
 
 // Losing a framework's connection ends its session; an agent's is given until its timeout, since its slices live on anyway.
-void peer_lost(House& h, PeerId peer) {
+void peer_lost(House& h, PeerId peer, const std::string& why) {
   const Session* session = h.sessions.find(peer);
   if (session == nullptr) return;
+  if (!why.empty()) {
+    h.log(LogLevel::kWarn, "peer_cut",
+          {{"peer", std::to_string(peer.value)}, {"identity", session->identity}, {"from", session->from}, {"reason", why}});
+    return session_ended(h, peer, why);
+  }
   if (session->who == kAgent && h.agents.at(session->row).peer == peer) {
     h.agents.at(session->row).connected = false;
     return;
@@ -304,6 +326,11 @@ void peer_lost(House& h, PeerId peer) {
 
 // "policy=SPEC", checked by main. Nothing on offer ends: the next pass asks the new one.
 void reload(House& h, const Reload& event) {
+  if (is_live_text(event.config)) {
+    if (auto taken = take_live(event.config, h.options); !taken)
+      h.log(LogLevel::kError, "reload_refused", {{"reason", taken.error().text()}, {"then", "going on as before"}});
+    return;
+  }
   const auto choice = policy::reloaded(event.config, h.options.policies);
   if (!choice) return;
   const Result<> taken = *choice ? h.allocator.use_policy(h, **choice) : Result<>(choice->error());
@@ -328,17 +355,23 @@ void Master::step(Time now, const Event& event, Actions& out) {
   h.now = now;
   h.out = &out;
   if (const auto* message = std::get_if<Received>(&event)) {
+    h.hearing = message;
     received(h, *message);
+    h.hearing = nullptr;
   } else if (const auto* timer = std::get_if<TimerFired>(&event)) {
     if (h.leading || timer->key.kind == kLeadTimer) timer_fired(h, timer->key);
   } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
-    peer_lost(h, lost->peer);
+    peer_lost(h, lost->peer, lost->why);
   } else if (const auto* done = std::get_if<Durable>(&event)) {
     durable(h, done->ticket);
   } else if (const auto* failed = std::get_if<AppendFailed>(&event)) {
     append_failed(h, *failed);
   } else if (const auto* changed = std::get_if<Reload>(&event)) {
     reload(h, *changed);
+  } else if (const auto* watched = std::get_if<Watched>(&event)) {
+    h.views.watched(h, *watched);
+  } else if (const auto* reloaded = std::get_if<ReloadDone>(&event)) {
+    reload_done(h, *reloaded);
   } else if (const auto* start = std::get_if<Started>(&event)) {
     started(h, *start);
   }
@@ -355,6 +388,7 @@ void Master::step(Time now, const Event& event, Actions& out) {
     h.agents.drains.settle(out, now.mono, kDrainTimer);
     h.roles.grace.settle(out, now.mono, kRoleTimer);
     h.registry.compact_if_worth(out);
+    h.views.settled(h);
   }
   h.out = nullptr;
 }
@@ -374,6 +408,7 @@ std::map<AgentId, Master::Account> Master::accounts() const { return accounts_of
 std::map<AgentId, Master::Account> Master::lent_accounts() const { return accounts_of(*impl_, impl_->lent); }
 std::size_t Master::open_offers() const { return impl_->offers.open.size(); }
 Epoch Master::epoch() const { return impl_->epoch; }
+const std::string& Master::cluster() const { return impl_->registry.cluster(); }
 const Master::Counters& Master::counters() const { return impl_->counters; }
 
 }  // namespace bourse

@@ -28,6 +28,7 @@ struct MasterOptions {
   bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
   std::int64_t pid = 0;          // reported by status
   std::string endpoint;          // reported by status
+  std::string readers;           // where readers are served beside this actor; "": nowhere
 
   // The order of frameworks. main.cc has checked that the policy takes its parameters.
   policy::Choice policy = policy::built_in("drf");
@@ -51,7 +52,8 @@ class Master final : public Actor {
   [[nodiscard]] std::map<AgentId, Account> accounts() const;
   [[nodiscard]] std::map<AgentId, Account> lent_accounts() const;  // of what agents lend
   [[nodiscard]] std::size_t open_offers() const;
-  [[nodiscard]] Epoch epoch() const;
+  [[nodiscard]] Epoch epoch() const;  // 0: does not lead
+  [[nodiscard]] const std::string& cluster() const;
   struct Counters {
     std::uint64_t passes = 0, agents_examined = 0, demands_examined = 0, offers_made = 0, offers_ended = 0, accepts = 0,
                   launches = 0, statuses = 0, refused = 0, wire_errors = 0;

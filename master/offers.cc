@@ -18,6 +18,7 @@ LineRow* line_of(House& h, const OfferRow& offer) { return h.frameworks.at(offer
 }  // namespace
 
 void count_use(House& h, FrameworkIx framework, bool revocable, const Resources& amount, int sign) {
+  h.views.framework(framework);
   if (revocable) return h.lending.used(framework, sign * amount.cpus.value);
   Usage& used = h.frameworks.at(framework).used;
   sign > 0 ? used.add(usage_of(amount)) : used.subtract(usage_of(amount));

@@ -223,6 +223,7 @@ Result<> check(House& h, const Row* row, const OperatorAction& action) {
   if (row == nullptr) {
     std::string names;
     for (const Row& known : kActions) names += (names.empty() ? "" : ", ") + std::string(known.name);
+    names += ", " + std::string(kReloadAction);
     return Error(Code::kInvalid, "'" + action.action + "' is none of " + names);
   }
   if (action.reason.size() > kReasonMax)
@@ -230,12 +231,15 @@ Result<> check(House& h, const Row* row, const OperatorAction& action) {
   return row->check(h, action);
 }
 
-// The audit line: who, what, and what came of it.
+}  // namespace
+
+// The audit line: who, what, from where, and what came of it.
 void conclude(House& h, const Operation& op, Code code, const std::string& reason) {
   std::string with;
   for (const auto& [name, value] : op.action.parameters) with += (with.empty() ? "" : ",") + name + "=" + value;
   h.log(LogLevel::kInfo, "operator_action",
         {{"operator", op.identity.empty() ? "-" : op.identity},
+         {"from", op.from},
          {"action", op.action.action},
          {"target", op.action.target},
          {"with", with},
@@ -245,10 +249,9 @@ void conclude(House& h, const Operation& op, Code code, const std::string& reaso
   h.send(op.peer, OperatorReply{op.action.tag, code, reason});
 }
 
-}  // namespace
-
 void on_operator(House& h, const Session& from, const Message& message) {
-  Operation op{from.peer, from.identity, std::get<OperatorAction>(message.body)};
+  Operation op{from.peer, from.identity, std::get<OperatorAction>(message.body), from.from};
+  if (op.action.action == kReloadAction) return begin_reload(h, std::move(op));
   const Row* row = find_action(op.action.action);
   if (auto checked = check(h, row, op.action); !checked) return conclude(h, op, checked.error().code(), checked.error().text());
   if (row->record == nullptr) {

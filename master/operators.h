@@ -11,6 +11,7 @@
 //   remove-agent      agent                           forgotten, its tasks lost
 //   remove-framework  framework                       forgotten, its slices released
 //   set-role          role       weight=N, limit.KIND=AMOUNT|none    what is not named stays as it was
+//   reload            agent or ""                     it reads its configuration again; "": this master. See reload.h
 //   remove-role       role                            its settings; its frameworks stay, with weight 1 and no limit
 //
 // Also here: the events of this master's life that operators see with `bourse events`, a bounded ring of its log lines.
@@ -33,6 +34,7 @@ struct Operation {
   PeerId peer;
   std::string identity;
   OperatorAction action;
+  std::string from = {};  // where its session came from
 };
 
 class EventLog {
@@ -53,6 +55,8 @@ class EventLog {
 
 constexpr std::size_t kLabelsPerAgentMax = 256;  // an operator's; beyond, the action is refused (kLimit)
 
+// Writes the audit line and answers.
+void conclude(House& house, const Operation& operation, Code code, const std::string& reason);
 void on_operator(House& house, const Session& from, const Message& message);
 void operations_durable(House& house, Ticket ticket);
 void operations_failed(House& house, Ticket ticket, const std::string& why);

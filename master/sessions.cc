@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "common/core/hooks.h"
+
 namespace bourse::house {
 
 Session* SessionTable::find(PeerId peer) {
@@ -30,13 +32,26 @@ PeerId SessionTable::next_silent(Duration now, Duration timeout) {
   return PeerId(0);
 }
 
-bool SessionTable::may_log(PeerId peer, Duration now) {
-  if (logged_.size() >= kStrangersMax) logged_.clear();
-  const auto [it, fresh] = logged_.emplace(peer.value, now);
+bool SessionTable::once(std::map<std::uint64_t, Duration>& last, PeerId peer, Duration now, Duration every) {
+  if (last.size() >= kStrangersMax) last.clear();
+  const auto [it, fresh] = last.emplace(peer.value, now);
   if (fresh) return true;
-  if (now - it->second < std::chrono::minutes(1)) return false;
+  if (now - it->second < every) return false;
   it->second = now;
   return true;
+}
+
+bool SessionTable::may_log(PeerId peer, Duration now) { return once(logged_, peer, now, std::chrono::minutes(1)); }
+bool SessionTable::may_answer(PeerId peer, Duration now) { return once(answered_, peer, now, kAnswerEvery); }
+
+bool covers_role(std::string_view roles, std::string_view role) {
+  if (roles.empty() || hooks::mutant("master.any_role")) return true;
+  for (;;) {
+    const std::string_view one = roles.substr(0, roles.find(','));
+    if (role == one || (role.size() > one.size() && role.starts_with(one) && role[one.size()] == '/')) return true;
+    if (one.size() == roles.size()) return false;
+    roles.remove_prefix(one.size() + 1);
+  }
 }
 
 bool covers(const std::string& identity, std::string_view kind, std::string_view name) {

@@ -172,6 +172,17 @@ void slices_page(House& h, const std::string& after, std::uint32_t limit, Status
   }
 }
 
+Row line_row(const FrameworkRow& row, const LineRow& line) {
+  return {row.id.str() + "#" + std::to_string(line.want.id),
+          {{"framework", row.id.str()},
+           {"line", std::to_string(line.want.id)},
+           {"role", row.role.str()},
+           {"unmet", std::to_string(line.missing())},
+           {"count", std::to_string(line.want.count)},
+           {"together", std::to_string(line.want.gang_min)},
+           {"shape", to_text(line.want.shape)}}};
+}
+
 // Lines of demands that are not met, in the order (framework, the framework's own order). A page goes on behind its last line; where
 // that one is gone meanwhile, with the next framework.
 void demand_page(const House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
@@ -192,14 +203,7 @@ void demand_page(const House& h, const std::string& after, std::uint32_t limit, 
         reply.more = true;
         return;
       }
-      reply.rows.push_back({row.id.str() + "#" + std::to_string(line->want.id),
-                            {{"framework", row.id.str()},
-                             {"line", std::to_string(line->want.id)},
-                             {"role", row.role.str()},
-                             {"unmet", std::to_string(line->missing())},
-                             {"count", std::to_string(line->want.count)},
-                             {"together", std::to_string(line->want.gang_min)},
-                             {"shape", to_text(line->want.shape)}}});
+      reply.rows.push_back(line_row(row, *line));
     }
   }
 }
@@ -255,7 +259,7 @@ void events_page(const House& h, const std::string& after, std::uint32_t limit, 
       return;
     }
     const EventLog::Row& row = rows[at];
-    reply.rows.push_back({std::to_string(row.number), {{"time_us", std::to_string(row.wall.count())}, {"event", row.line}}});
+    reply.rows.push_back(event_view(row));
   }
 }
 
@@ -272,6 +276,29 @@ void page(const Map& map, typename Map::const_iterator from, std::uint32_t limit
 
 }  // namespace
 
+std::vector<Row> cluster_view(const House& h) {
+  StatusReply reply;
+  cluster_row(h, reply);
+  return std::move(reply.rows);
+}
+Row agent_view(const House& h, AgentIx ix) { return agent_row(h, ix); }
+Row framework_view(const House& h, FrameworkIx ix) { return framework_row(h, ix); }
+std::vector<Row> demand_view(const House& h, FrameworkIx ix) {
+  std::vector<Row> rows;
+  const FrameworkRow& row = h.frameworks.at(ix);
+  for (const LineRow& line : row.lines)
+    if (!line.wildcard && line.missing() > 0) rows.push_back(line_row(row, line));
+  return rows;
+}
+std::vector<Row> roles_view(const House& h) {
+  StatusReply reply;
+  roles_page(h, "", UINT32_MAX, reply);
+  return std::move(reply.rows);
+}
+Row event_view(const EventLog::Row& row) {
+  return {std::to_string(row.number), {{"time_us", std::to_string(row.wall.count())}, {"event", row.line}}};
+}
+
 void on_reader_hello(House& h, const Received& received) {
   const auto& hello = std::get<ReaderHello>(received.message.body);
   if (hello.version != kProtocolVersion) {
@@ -286,10 +313,13 @@ void on_reader_hello(House& h, const Received& received) {
     return h.refuse(received.peer, Code::kDenied, "key '" + received.identity + "' may not read", "reader_refused");
   }
   const Who who = may_operate ? kOperator : kReader;
-  if (h.sessions.open({received.peer, who, 0, received.identity, h.now.mono, h.now.mono}, h.options.peer_timeout) == nullptr) {
+  if (h.sessions.open({received.peer, who, 0, received.identity, h.now.mono, h.now.mono, received.from}, h.options.peer_timeout) ==
+      nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "reader_refused");
   }
-  h.send(received.peer, Welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}});
+  Welcome welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}};
+  welcome.readers = h.options.readers;
+  h.send(received.peer, std::move(welcome));
 }
 
 void on_status_query(House& h, const Session& from, const Message& message) {

@@ -35,6 +35,7 @@ constexpr std::array kCommands = {
     Command{"cordon", cordon_main, "keep new work from agents"},
     Command{"uncordon", uncordon_main, "let it come again"},
     Command{"reprobe", reprobe_main, "have agents look at their hardware again"},
+    Command{"reload", reload_main, "have the master, or agents, read their configuration again"},
     Command{"drain", drain_main, "empty agents, by a deadline"},
     Command{"undrain", undrain_main, "end that"},
     Command{"label", label_main, "set labels on agents"},

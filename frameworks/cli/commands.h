@@ -27,6 +27,7 @@ int uncordon_main(int argc, char** argv);
 int reprobe_main(int argc, char** argv);
 int drain_main(int argc, char** argv);
 int undrain_main(int argc, char** argv);
+int reload_main(int argc, char** argv);
 int label_main(int argc, char** argv);
 int remove_main(int argc, char** argv);
 int role_main(int argc, char** argv);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr Duration kHelloAgain = seconds(1);
 constexpr Duration kNextMaster = seconds(2);       // after so long without an answer
+constexpr Duration kReadersAnswer = seconds(3);    // then the master itself is asked
 constexpr Duration kElection = milliseconds(200);  // between two questions whether there is a leader by now
 
 std::string user_name() {
@@ -51,6 +52,8 @@ struct MasterClient::Impl {
   Context context;
   ToolKeys keys;
   std::unique_ptr<MasterLink> link;
+  std::unique_ptr<ReaderLink> readers;
+  bool no_readers = false;  // it has no socket for them, or we do not get there
   std::optional<Welcome> welcome;
   std::optional<Refused> refused;
   std::optional<StatusReply> reply;
@@ -106,6 +109,8 @@ struct MasterClient::Impl {
 
   void go(const std::string& leader) {
     link->next(leader);
+    readers.reset();  // another's
+    no_readers = false;
     refused.reset();
     lost = false;
   }
@@ -214,28 +219,51 @@ Result<std::unique_ptr<MasterClient>> MasterClient::open(Duration timeout) {
   return client;
 }
 
-Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& what, std::string after, Duration timeout) {
+ReaderLink* MasterClient::readers() {
   Impl& im = *impl_;
+  if (im.readers || im.no_readers || im.welcome->readers.empty()) return im.readers.get();
+  auto opened = ReaderLink::open(im.context, im.reactor, im.welcome->readers, im.link->endpoint(),
+                                 im.keys.keys ? &*im.keys.keys : nullptr, im.keys.server_key, user_name());
+  im.no_readers = !opened;
+  if (opened) im.readers = *std::move(opened);
+  return im.readers.get();
+}
+
+// Where it can be had without disturbing the master's own work, it is had there.
+Result<StatusReply> MasterClient::page(const std::string& what, const std::string& after, Duration timeout) {
+  Impl& im = *impl_;
+  if (what != "offers" && what != "slices" && readers() != nullptr) {
+    auto reply = im.readers->page(what, after, std::min<Duration>(timeout, kReadersAnswer));
+    const Code code = reply ? Code::kOk : reply.error().code();
+    if (code != Code::kUnsupported && code != Code::kTimeout && code != Code::kGone) return reply;
+    im.no_readers = true;
+    im.readers.reset();
+  }
+  im.reply.reset();
+  BOURSE_TRY(im.ask(StatusQuery{++im.tag, what, after, 0}, timeout, true, [&im] { return im.reply.has_value(); }));
+  if (im.reply->code != Code::kOk) return Error(im.reply->code, im.reply->reason);
+  return *std::move(im.reply);
+}
+
+Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& what, std::string after, Duration timeout) {
   std::vector<StatusReply::Row> rows;
   for (bool more = true; more;) {
-    im.reply.reset();
-    BOURSE_TRY(im.ask(StatusQuery{++im.tag, what, after, 0}, timeout, true, [&im] { return im.reply.has_value(); }));
-    if (im.reply->code != Code::kOk) return Error(im.reply->code, im.reply->reason);
-    more = im.reply->more && !im.reply->rows.empty();
-    for (auto& row : im.reply->rows) rows.push_back(std::move(row));
+    StatusReply reply = BOURSE_TRY(page(what, after, timeout));
+    more = reply.more && !reply.rows.empty();
+    for (auto& row : reply.rows) rows.push_back(std::move(row));
     if (!rows.empty()) after = rows.back().name;
   }
   return rows;
 }
 
-Result<> MasterClient::act(const std::string& action, const std::string& target, const std::string& reason,
-                           std::vector<std::pair<std::string, std::string>> parameters, Duration timeout) {
+Result<std::string> MasterClient::act(const std::string& action, const std::string& target, const std::string& reason,
+                                      std::vector<std::pair<std::string, std::string>> parameters, Duration timeout) {
   Impl& im = *impl_;
   im.operator_reply.reset();
   BOURSE_TRY(im.ask(OperatorAction{++im.tag, action, target, reason, std::move(parameters)}, timeout, false,
                     [&im] { return im.operator_reply.has_value(); }));
   if (im.operator_reply->code != Code::kOk) return Error(im.operator_reply->code, im.operator_reply->reason);
-  return {};
+  return im.operator_reply->reason;
 }
 
 std::vector<MasterClient::MasterState> MasterClient::masters(Duration timeout) {

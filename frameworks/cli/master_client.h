@@ -10,6 +10,7 @@
 #include "common/core/result.h"
 #include "common/world/config.h"
 #include "common/world/transport.h"
+#include "frameworks/cli/reader_link.h"
 
 namespace bourse::cli {
 
@@ -33,9 +34,11 @@ class MasterClient {
 
   // All pages of "cluster", "agents", "frameworks", "offers", "slices", "roles" or "events", after the row of that name.
   Result<std::vector<StatusReply::Row>> status(const std::string& what, std::string after = "", Duration timeout = seconds(10));
-  // See master/operators.h for what can be done.
-  Result<> act(const std::string& action, const std::string& target, const std::string& reason,
-               std::vector<std::pair<std::string, std::string>> parameters, Duration timeout = seconds(10));
+  // The socket for readers of the master that leads; null where there is none, or we do not get there.
+  ReaderLink* readers();
+  // See master/operators.h for what can be done. What there is to say of it when it is done, mostly nothing.
+  Result<std::string> act(const std::string& action, const std::string& target, const std::string& reason,
+                          std::vector<std::pair<std::string, std::string>> parameters, Duration timeout = seconds(10));
   [[nodiscard]] Epoch epoch() const;
   [[nodiscard]] const std::string& cluster() const;
   [[nodiscard]] const std::vector<std::string>& endpoints() const;
@@ -51,6 +54,7 @@ class MasterClient {
 
  private:
   MasterClient();
+  Result<StatusReply> page(const std::string& what, const std::string& after, Duration timeout);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

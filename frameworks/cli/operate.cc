@@ -28,6 +28,13 @@ int failed(const std::string& program, const Error& error) {
   return complain(program, error, unreachable ? 3 : 1);
 }
 
+// "a\nb" as lines of their own, below what they belong to.
+std::string indented(const std::string& text) {
+  std::string out = "  ";
+  for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  return out;
+}
+
 // One action for each target; one that is refused does not keep the others from being done.
 int act(const std::string& program, const std::vector<std::string>& targets, const Order& order) {
   auto client = MasterClient::open();
@@ -38,6 +45,7 @@ int act(const std::string& program, const std::vector<std::string>& targets, con
       status = std::max(status, failed(program, done.error()));
     } else {
       fmt::print("{}\n", fmt::format(fmt::runtime(order.done), target));
+      if (!done->empty()) fmt::print("{}\n", indented(*done));
     }
   }
   return status;
@@ -100,6 +108,17 @@ int reprobe_main(int argc, char** argv) {
   if (!hosts) return complain(program, hosts.error(), 2);
   if (hosts->empty()) return act(program, {""}, {"reprobe", "", {}, "all agents are asked"});
   return act(program, *hosts, {"reprobe", "", {}, "{} is asked"});
+}
+int reload_main(int argc, char** argv) {
+  const std::string program = "bourse reload";
+  OnHosts which;
+  CommandLine app("Has the master, or agents, read their configuration again, and tells what changed.", program);
+  which.add(app, false, "Agents: h1 h[2-4,7]; without, the master");
+  if (const int status = app.parse(argc, argv); status >= 0) return status;
+  const auto hosts = which.hosts();
+  if (!hosts) return complain(program, hosts.error(), 2);
+  if (hosts->empty()) return act(program, {""}, {"reload", "", {}, "the master has read its configuration"});
+  return act(program, *hosts, {"reload", "", {}, "{} has read its configuration"});
 }
 int undrain_main(int argc, char** argv) {
   return on_hosts("undrain", "Ends the draining of agents: new work may come.", "{} is no longer drained", argc, argv);

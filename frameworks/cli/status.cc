@@ -1,11 +1,8 @@
-// bourse status, agents, frameworks, roles, offers, slices, events: the master's view, for people and as JSON.
+// bourse status, agents, frameworks, roles, offers, slices: the master's view, for people and as JSON.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <ctime>
 
 #include "common/core/units.h"
 #include "common/world/command_line.h"
@@ -47,16 +44,6 @@ std::string json_list(const std::vector<Row>& rows) {
   std::string out = "[";
   for (std::size_t i = 0; i < rows.size(); ++i) out += (i == 0 ? "\n  " : ",\n  ") + json_row(rows[i]);
   return out + (rows.empty() ? "]" : "\n]");
-}
-
-std::string utc_time(const Row& row) {
-  const std::int64_t us = std::strtoll(field(row, "time_us").c_str(), nullptr, 10);
-  const std::time_t whole = us / 1'000'000;
-  std::tm parts{};
-  char text[32];
-  gmtime_r(&whole, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return fmt::format("{}.{:03}Z", text, us % 1'000'000 / 1000);
 }
 
 struct Shown {
@@ -185,39 +172,6 @@ int slices_main(int argc, char** argv) {
                {"role", "ROLE"},
                {"resources", "RESOURCES"}},
               {"name", "framework", "agent", "state", "gang", "role", "resources"});
-}
-
-int events_main(int argc, char** argv) {
-  const std::string program = "bourse events";
-  constexpr useconds_t kLook = 500'000;  // between two looks for more
-  bool json = false, follow = false;
-  CommandLine app("Shows what happened in the master lately, oldest first.", program);
-  app.flag("--json", json, "A JSON object a line");
-  app.flag("-f,--follow", follow, "Wait for more, until interrupted");
-  app.directory();
-  if (const int status = app.parse(argc, argv); status >= 0) return status;
-  std::string after;
-  std::uint64_t epoch = 0;
-  for (;; usleep(kLook)) {
-    auto client = MasterClient::open();
-    if (!client && !follow) return failed(program, client.error());
-    if (!client) continue;  // it may come back, or another one lead
-    if (epoch != (*client)->epoch().value) after.clear();
-    epoch = (*client)->epoch().value;
-    for (auto rows = (*client)->status("events", after); rows; usleep(kLook), rows = (*client)->status("events", after)) {
-      for (const Row& row : *rows) {
-        const std::string time = utc_time(row), line = field(row, "event");
-        if (json)
-          fmt::print("{}\n", json_object({{"number", row.name}, {"time", json_quote(time)}, {"event", json_quote(line)}}));
-        else
-          fmt::print("{} {}\n", time, line);
-        after = row.name;
-      }
-      std::fflush(stdout);
-      if (!follow) return 0;
-    }
-    if (!follow) return complain(program, Error(Code::kTimeout, "the master does not answer"), 3);
-  }
 }
 
 int frameworks_main(int argc, char** argv) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "common/core/units.h"
 #include "common/world/config.h"
@@ -49,20 +51,22 @@ class Console {
 
   Result<> open(Program& program) {
     const Config& config = program.config();
-    cli::ToolKeys tool = BOURSE_TRY(cli::tool_keys(config, program.keys_directory(config), kIdentity));
+    tool_ = BOURSE_TRY(cli::tool_keys(config, program.keys_directory(config), kIdentity));
     const auto masters = config.list("cluster", "masters");
     if (masters.empty()) return Error(Code::kInvalid, "cluster.masters names no master");
-    link_.emplace(context_, reactor_, masters, tool.keys ? &*tool.keys : nullptr, tool.server_key);
+    link_.emplace(context_, reactor_, masters, tool_.keys ? &*tool_.keys : nullptr, tool_.server_key);
     poller_.emplace(
         kIdentity, interval_,
         Poller::Hooks{[this](Body body) { send(std::move(body)); }, [this](const std::string& leader) { link_->next(leader); },
                       [this] { history_.add(poller_->view(), jobs()); },
                       [this](const std::vector<std::string>& all) { link_->learn(all); }});
     link_->on_message([this](Message message) {
+      if (const auto* welcome = std::get_if<Welcome>(&message.body)) find_readers(welcome->readers);
       poller_->receive(real_time(), std::move(message));
       plan();
     });
     link_->on_lost([this] {
+      leave_readers();
       poller_->lost(real_time());
       plan();
     });
@@ -92,11 +96,42 @@ class Console {
   }
 
  private:
+  // Questions about tables go to the socket that the master keeps for readers, once that has welcomed us; the rest to the master itself.
   void send(Body body) {
+    if (std::holds_alternative<ReaderHello>(body)) leave_readers();
+    const bool to_readers = readers_welcome_ && std::holds_alternative<StatusQuery>(body);
     Message message;
     message.epoch = poller_->epoch();
     message.body = std::move(body);
-    link_->send(message);
+    (to_readers ? *readers_ : *link_).send(message);
+  }
+
+  void leave_readers() {
+    readers_welcome_ = false;
+    reactor_.defer([this] {  // we may be in one of its callbacks
+      if (!readers_welcome_) readers_.reset();
+    });
+  }
+
+  void find_readers(const std::string& endpoint) {
+    if (endpoint.empty()) return;
+    reactor_.defer([this, endpoint] {
+      readers_.emplace(context_, reactor_, std::vector<std::string>{cli::readers_endpoint(endpoint, link_->endpoint())},
+                       tool_.keys ? &*tool_.keys : nullptr, tool_.server_key);
+      readers_->on_message([this](Message message) {
+        if (std::holds_alternative<Welcome>(message.body)) {
+          readers_welcome_ = true;
+          return;
+        }
+        poller_->receive(real_time(), std::move(message));
+        plan();
+      });
+      readers_->on_lost([this] { leave_readers(); });
+      if (const auto connected = readers_->connect(); !connected) return;  // then all goes to the master itself
+      Message hello;
+      hello.body = ReaderHello{kProtocolVersion, "console"};
+      readers_->send(hello);
+    });
   }
 
   // Does what is due and comes again when the next is.
@@ -180,7 +215,9 @@ class Console {
   Reactor reactor_;
   Context context_;
   History history_;
-  std::optional<MasterLink> link_;
+  std::optional<MasterLink> link_, readers_;
+  cli::ToolKeys tool_;
+  bool readers_welcome_ = false;
   std::optional<Poller> poller_;
   std::optional<JobFigures> jobs_;
   std::shared_ptr<const std::string> page_, snapshot_;

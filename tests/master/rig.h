@@ -55,6 +55,8 @@ struct Rig {
   std::vector<std::string> logs;
   Ticket ticket = 0;
   std::uint64_t incarnation = 0;
+  std::vector<ViewUpdate> views;
+  std::uint64_t reload = 0;  // what the driver was asked last
   bool hold_durable = false, stopped = false;
   std::vector<Ticket> held_tickets;
 
@@ -83,6 +85,8 @@ struct Rig {
     for (const TimerKey& key : out.disarms) timers.erase(key);
     for (const PeerId peer : out.cut) cut.push_back(peer);
     for (std::string& line : out.logs) logs.push_back(std::move(line));
+    for (ViewUpdate& view : out.views) views.push_back(std::move(view));
+    if (out.reload != 0) reload = out.reload;
     stopped = stopped || out.stop;
     check_ledger();
     if (out.appends.empty()) return;
@@ -113,6 +117,13 @@ struct Rig {
     message.epoch = master->epoch();
     message.body = std::move(body);
     step(Received{PeerId(peer), std::move(identity), std::move(message)});
+  }
+
+  void say_as(std::uint64_t peer, Body body, std::string identity, std::string from, std::string roles = "") {
+    Message message;
+    message.epoch = master->epoch();
+    message.body = std::move(body);
+    step(Received{PeerId(peer), std::move(identity), std::move(message), std::move(from), std::move(roles)});
   }
 
   // --- peers
