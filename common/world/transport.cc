@@ -345,7 +345,7 @@ struct Listener::Impl {
     it->id = PeerId(next_peer++);
     it->routing_id = routing_id;
     it->who = who;
-    if (!ipc) it->address = address.substr(0, address.rfind(':'));  // "10.0.0.7:40112", where libzmq says the port
+    if (!ipc) it->address = address;  // libzmq gives it without the port
     if (const auto penalty = penalties.find(who); penalty != penalties.end() && !who.empty()) {
       if (now < penalty->second)
         it->cut = true, it->cut_until = penalty->second;
