@@ -50,6 +50,12 @@ void Allocator::framework_changed(House& h, FrameworkIx ix) {
     account->used.add(row.used);
     policy_->account_used(account->handle, account->used);
   }
+  placed_.erase(ix);
+  for (const LineRow& line : row.lines) {
+    if (!line.placed()) continue;
+    placed_.insert(ix);
+    h.placements.begin(h, row, line.want.shape);
+  }
   const auto asked = std::find_if(row.lines.begin(), row.lines.end(), [](const LineRow& line) { return line.unmet() > 0; });
   policy_->claimant({.handle = ix,
                      .account = account->handle,
@@ -82,6 +88,8 @@ void Allocator::framework_gone(House& h, FrameworkIx ix) {
   members_[ix] = Member{};
   h.roles.discharge(h, ix);
   dirty_.erase(ix);
+  placed_.erase(ix);
+  h.placements.forget(row.id);
   std::erase_if(reserved_, [&](const auto& entry) { return entry.second.framework == ix; });
 }
 
@@ -141,7 +149,8 @@ void Allocator::agent_gone(AgentIx ix) {
 }
 
 void Allocator::settle(House& h) {
-  const bool idle = !h.ledger.touched() && dirty_.empty() && dirty_agents_.empty() && h.agents.changed.empty();
+  const bool idle = !h.ledger.touched() && dirty_.empty() && dirty_agents_.empty() && h.agents.changed.empty() &&
+                    woken_ == h.placements.version();
   if (armed_ || (idle && !h.lending.due(h))) return;
   armed_ = true;
   h.out->arm(TimerKey{kPassTimer, 0, {}}, h.options.coalesce);
@@ -178,6 +187,13 @@ void Allocator::reindex(House& h) {
 
 bool Allocator::nothing_wanted(const Resources& free) const {
   return wanted_cpus_.empty() || free.cpus.value < *wanted_cpus_.begin() || free.mem.value < *wanted_mem_.begin();
+}
+
+// A host with devices is offered to work that needs none when no other host could have it.
+bool Allocator::scarce(const Resources& free, const LineRow& line) const {
+  if (free.devices.empty() || line.wildcard || line.starved || !line.want.shape.devices.empty()) return false;
+  const auto other = index_.lower_bound(Key{false, line.want.shape.cpus.value, 0, 0});
+  return other != index_.end() && !other->devices && !hooks::mutant("master.scarce_first");
 }
 
 bool Allocator::may_offer(const House& h, const FrameworkRow& framework, std::uint64_t line, AgentIx agent) const {
@@ -296,6 +312,20 @@ bool Allocator::serve(House& h, AgentIx agent, FrameworkIx ix, bool fine, Given&
     std::uint32_t limit = std::min(line.wildcard ? 1 : line.unmet(), h.roles.room(h, ix, line));
     GangId reservation;
     if (limit == 0 || limit < gang_need(line)) continue;
+    if (scarce(account.free, line)) {
+      dirty_.insert(ix);  // later in this pass, by the index
+      continue;
+    }
+    if (line.placed() && (gang_need(line) == 0 || accumulation(row) == nullptr)) {
+      // Where it belongs is not for one agent to say: all are searched, once a pass.
+      if (line.searched == h.counters.passes) continue;
+      if (fits(shape, account.free, account.total, h.agents.at(agent).labels) != Misfit::kNone) continue;
+      line.searched = h.counters.passes;
+      reindex(h);
+      gang_need(line) > 0 ? gather(h, ix, line) : seek(h, ix, line);
+      gave = true;
+      continue;
+    }
     if (const std::uint32_t need = gang_need(line); need > 0) {
       const Accumulation* mine = accumulation(row);
       if (mine != nullptr && (mine->framework != ix || mine->line != line.want.id)) continue;
@@ -307,6 +337,8 @@ bool Allocator::serve(House& h, AgentIx agent, FrameworkIx ix, bool fine, Given&
         continue;
       }
       limit = std::min(limit, need);
+      if (line.placed()) limit = std::min(limit, h.placements.allowed(h, row, line, agent));
+      if (limit == 0) continue;
       reservation = mine->reservation;
     } else if (fine && !line.wildcard) {
       const std::uint32_t all = count_fits(shape, account.free, account.total, h.agents.at(agent).labels, limit);
@@ -338,7 +370,8 @@ void Allocator::serve_accumulations(House& h, AgentIx agent) {
     LineRow* line = row.line(accumulation.line);
     const std::uint32_t need = line == nullptr ? 0 : gang_need(*line);
     if (need == 0 || !may_offer(h, row, line->want.id, agent)) continue;
-    if (give(h, {agent, need}, ix, *line, accumulation.reservation, nullptr) == 0) continue;
+    const std::uint32_t units = line->placed() ? std::min(need, h.placements.allowed(h, row, *line, agent)) : need;
+    if (units == 0 || give(h, {agent, units}, ix, *line, accumulation.reservation, nullptr) == 0) continue;
     if (gang_need(*line) == 0) drop_accumulation(h, ix, line->want.id);
     framework_refresh(h, ix);
   }
@@ -369,6 +402,13 @@ std::optional<AgentIx> Allocator::reserved(FrameworkIx framework) const {
   return std::nullopt;
 }
 
+std::optional<FrameworkIx> Allocator::reserved_for(AgentIx agent) const {
+  const auto found = reserved_.find(agent);
+  return found == reserved_.end() ? std::nullopt : std::optional(found->second.framework);
+}
+
+Duration Allocator::reserved_until(AgentIx agent) const { return reserved_.at(agent).until; }
+
 bool Allocator::reserved_for_another(AgentIx agent, FrameworkIx framework) const {
   const auto found = reserved_.find(agent);
   return found != reserved_.end() && found->second.framework != framework;
@@ -394,7 +434,7 @@ bool Allocator::reserve(House& h, AgentIx agent, FrameworkIx ix) {
   const Account& account = h.ledger.account(agent);
   const FrameworkRow& row = h.frameworks.at(ix);
   const bool could = std::any_of(row.lines.begin(), row.lines.end(), [&](const LineRow& line) {
-    return line.unmet() > 0 && !line.wildcard && gang_need(line) == 0 && may_offer(h, row, line.want.id, agent) &&
+    return line.unmet() > 0 && !line.wildcard && !line.placed() && gang_need(line) == 0 && may_offer(h, row, line.want.id, agent) &&
            h.roles.room(h, ix, line) > 0 &&
            fits(line.want.shape, account.total, account.total, h.agents.at(agent).labels) == Misfit::kNone;
   });
@@ -416,8 +456,8 @@ void Allocator::reservations_due(House& h) {
   }
 }
 
-std::vector<Allocator::Fit> Allocator::search(House& h, FrameworkIx ix, const LineRow& line, std::uint32_t enough,
-                                              bool* exhausted) {
+std::vector<Allocator::Fit> Allocator::search(House& h, FrameworkIx ix, LineRow& line, std::uint32_t enough, bool* exhausted) {
+  if (line.placed()) return search_placed(h, ix, line, enough, exhausted);
   std::vector<Fit> fits;
   const FrameworkRow& row = h.frameworks.at(ix);
   const bool scored = policy_->scores() && !line.wildcard;
@@ -451,6 +491,100 @@ std::vector<Allocator::Fit> Allocator::search(House& h, FrameworkIx ix, const Li
   if (scored) choose(ix, line, enough, fits);
   if (fits.size() > room) fits.resize(room);
   return fits;
+}
+
+// Every agent that fits, in the order of the index or of the policy's scores, is a candidate; the rules choose. Of agents that are
+// alike to the rules only as many as could take everything are looked at.
+std::vector<Allocator::Fit> Allocator::search_placed(House& h, FrameworkIx ix, LineRow& line, std::uint32_t enough,
+                                                     bool* exhausted) {
+  const FrameworkRow& row = h.frameworks.at(ix);
+  const Shape& shape = line.want.shape;
+  const bool capped = enough > PlacementTable::kUnitsMax && gang_need(line) == 0;
+  if (capped) {
+    enough = PlacementTable::kUnitsMax;
+    dirty_.insert(ix);
+  }
+  std::vector<Candidate> candidates;
+  std::map<std::string, std::uint64_t> units_of;  // by signature
+  for (const bool devices : {false, true}) {
+    if (!devices && !shape.devices.empty()) continue;
+    for (auto it = index_.lower_bound(Key{devices, shape.cpus.value, 0, 0}); it != index_.end() && it->devices == devices; ++it) {
+      ++h.counters.agents_examined;
+      if (it->mem < shape.mem.value || !may_offer(h, row, line.want.id, it->agent)) continue;
+      if (!reserved_.empty() && reserved_for_another(it->agent, ix)) continue;
+      std::uint64_t& here = units_of[h.placements.signature(h, line, it->agent)];
+      if (here >= enough) continue;
+      const Account& account = h.ledger.account(it->agent);
+      const std::uint32_t want = std::min(enough, gang_room(h, it->agent, row, line));
+      const std::uint32_t units = count_fits(shape, account.free, account.total, h.agents.at(it->agent).labels, want);
+      if (units == 0) continue;
+      candidates.push_back({it->agent, units, policy::kNone});
+      here += units;
+    }
+  }
+  if (policy_->scores()) {
+    std::vector<Fit> fits;
+    for (const Candidate& c : candidates)
+      if (fits.size() < kCandidatesMax) fits.push_back({c.agent, c.units});
+    choose(ix, line, UINT32_MAX, fits);
+    candidates.clear();
+    for (const Fit& fit : fits) candidates.push_back({fit.agent, fit.units, fit.device});
+  }
+  std::vector<Fit> fits;
+  std::uint64_t sum = 0;
+  const std::size_t room =
+      h.options.offers_per_framework_max - std::min<std::size_t>(row.offers.size(), h.options.offers_per_framework_max);
+  for (const Candidate& chosen : h.placements.arrange(h, row, line, enough, candidates)) {
+    if (fits.size() == room) break;
+    fits.push_back({chosen.agent, chosen.units, chosen.device});
+    sum += chosen.units;
+  }
+  *exhausted = sum < enough && fits.size() < std::max<std::size_t>(room, 1);
+  return fits;
+}
+
+// Lines with rules look again when what the rules are about has changed, though no agent has more free than before.
+void Allocator::wake_placed(House& h) {
+  h.placements.refresh(h);
+  if (std::exchange(woken_, h.placements.version()) == h.placements.version() || hooks::mutant("master.placed_asleep")) return;
+  for (const FrameworkIx ix : placed_) {
+    FrameworkRow& row = h.frameworks.at(ix);
+    if (!row.wants) continue;
+    for (LineRow& line : row.lines)
+      if (line.placed()) line.starved = false, dirty_.insert(ix);
+  }
+}
+
+// Demands that were displaced together, by the loss or drain of a zone, say: whole services regain what they lost before the rank
+// of frameworks counts. First those of which nothing is left, then those to which the least is missing: the sum of the times that
+// services are without their spread is the least if the quickest is mended first.
+void Allocator::migrate(House& h) {
+  struct Displaced {
+    bool alive = false;
+    std::uint64_t missing = 0;
+    FrameworkIx framework = 0;
+    std::uint64_t line = 0;
+    auto operator<=>(const Displaced&) const = default;
+  };
+  std::vector<Displaced> displaced;
+  for (const FrameworkIx ix : placed_) {
+    FrameworkRow& row = h.frameworks.at(ix);
+    if (!row.wants) continue;
+    for (LineRow& line : row.lines) {
+      if (!line.placed() || line.unmet() == 0 || line.at_back || (line.starved && dirty_agents_.empty())) continue;
+      const PlacementTable::Harm harm = h.placements.harm(h, row, line);
+      if (harm.harmed) displaced.push_back({harm.left > 0, harm.missing, ix, line.want.id});
+    }
+  }
+  std::sort(displaced.begin(), displaced.end());
+  for (const Displaced& one : displaced) {
+    LineRow& line = *h.frameworks.at(one.framework).line(one.line);
+    line.starved = false;
+    line.searched = h.counters.passes;
+    reindex(h);
+    consider(h, one.framework, line);
+    framework_refresh(h, one.framework);
+  }
 }
 
 // The best of those that fit, by the policy, until there is enough. Equal scores stay in the order of the index.
@@ -530,6 +664,7 @@ void Allocator::consider(House& h, FrameworkIx ix, LineRow& line) {
 
 void Allocator::pass(House& h) {
   armed_ = false;
+  wake_placed(h);
   send_facts(h);
   reindex(h);
   if (h.lending.due(h)) {
@@ -539,7 +674,10 @@ void Allocator::pass(House& h) {
   if (dirty_.empty() && dirty_agents_.empty()) return;
   ++h.counters.passes;
 
-  const std::set<AgentIx> agents = std::exchange(dirty_agents_, {});
+  if (h.placements.harmed() && !hooks::mutant("master.blind_migration")) migrate(h);
+  const std::set<AgentIx> dirty_agents = std::exchange(dirty_agents_, {});
+  std::vector<AgentIx> agents(dirty_agents.begin(), dirty_agents.end());
+  std::stable_partition(agents.begin(), agents.end(), [&](AgentIx ix) { return h.ledger.account(ix).free.devices.empty(); });
   for (const AgentIx agent : agents) offer_agent(h, agent);
   reindex(h);
 

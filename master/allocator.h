@@ -13,6 +13,10 @@
 // roles, claimants are frameworks. Whom it wants a reservation for (BOURSE_NEXT_RESERVE), and who found nothing on an agent that could
 // carry one of his units if it were empty, has that agent reserved: what frees there goes to him only, for kAccumulationTtls offer lives.
 //
+// Lines with placement rules (common/core/placement.h) are searched for once a pass over all agents that fit, and the rules choose
+// among those (placements.h). A group that lost slices with their agents comes first: see migrate(). Work without devices takes
+// hosts with devices only when no other host has room for it.
+//
 // Gangs: a line with gang_min is offered nothing until enough for it is free at once; when that is not so, one line per role
 // may accumulate: what fits, and whatever frees, is offered to it first with a `reservation` and kept for it until kAccumulationTtls offer lives have
 // passed; then all of it goes back, and the line is served once after everybody else. See "Accumulation".
@@ -71,6 +75,8 @@ class Allocator {
   // Another policy, between two events. An error changes nothing.
   Result<> use_policy(House& house, const policy::Choice& choice);
   [[nodiscard]] std::optional<AgentIx> reserved(FrameworkIx framework) const;
+  [[nodiscard]] std::optional<FrameworkIx> reserved_for(AgentIx agent) const;
+  [[nodiscard]] Duration reserved_until(AgentIx agent) const;  // mono; of one that is reserved
   [[nodiscard]] const std::map<RoleName, Accumulation>& accumulations() const { return accumulating_; }
 
   Deadlines<std::pair<FrameworkIx, std::pair<std::uint64_t, AgentIx>>> hold_offs;
@@ -111,8 +117,11 @@ class Allocator {
   void offer_agent(House& house, AgentIx agent);
   void seek(House& house, FrameworkIx framework, LineRow& line);
   void gather(House& house, FrameworkIx framework, LineRow& line);
+  void migrate(House& house);
+  void wake_placed(House& house);
+  std::vector<Fit> search_placed(House& house, FrameworkIx framework, LineRow& line, std::uint32_t enough, bool* exhausted);
   // Agents in the order of the index, with how many units each could give, until `enough`; *exhausted when there were less.
-  std::vector<Fit> search(House& house, FrameworkIx framework, const LineRow& line, std::uint32_t enough, bool* exhausted);
+  std::vector<Fit> search(House& house, FrameworkIx framework, LineRow& line, std::uint32_t enough, bool* exhausted);
   // Offers up to `limit` units of the agent's free amount. `given`: offers of this walk, which grow instead of multiplying.
   using Given = std::vector<std::pair<std::pair<FrameworkIx, std::uint64_t>, std::uint64_t>>;
   std::uint32_t give(House& house, const Fit& fit, FrameworkIx framework, LineRow& line, GangId reservation, Given* given);
@@ -128,6 +137,7 @@ class Allocator {
   Accumulation* accumulation(const FrameworkRow& framework);
   void wake_gangs(House& house);
   void serve_accumulations(House& house, AgentIx agent);
+  [[nodiscard]] bool scarce(const Resources& free, const LineRow& line) const;
   [[nodiscard]] bool nothing_wanted(const Resources& free) const;
 
   std::unique_ptr<policy::Host> policy_;
@@ -138,6 +148,8 @@ class Allocator {
   std::set<FrameworkIx> dirty_;
   std::set<AgentIx> dirty_agents_;
   std::set<std::pair<FrameworkIx, std::uint64_t>> back_;  // lines at the back of the rank
+  std::set<FrameworkIx> placed_;                          // frameworks with placement rules
+  std::uint64_t woken_ = 0;                               // version of the placements for which their lines were woken
   bool armed_ = false;
 
   std::set<Key> index_;

@@ -16,6 +16,7 @@
 #include "common/core/event.h"
 #include "master/deadlines.h"
 #include "master/ledger.h"
+#include "master/placements.h"
 #include "plugins/policy/usage.h"
 
 namespace bourse::house {
@@ -33,6 +34,9 @@ struct LineRow {
   AgentIx last_offer_agent = 0;  // for Explain
   Duration last_offer_wall{-1};
   std::string last_decline{};
+  LineDomains domains{};       // placement: see there
+  std::uint64_t searched = 0;  // the pass in which an agent that grew last had the line searched for
+  [[nodiscard]] bool placed() const { return !want.shape.placement.empty(); }
   // What is still wanted; unmet() of it out of the agents' own amounts: what is to be lent is Lending's.
   [[nodiscard]] std::uint32_t missing() const {
     if (wildcard) return UINT32_MAX;

@@ -19,6 +19,7 @@
 #include "master/master.h"
 #include "master/offers.h"
 #include "master/operators.h"
+#include "master/placements.h"
 #include "master/registry.h"
 #include "master/reload.h"
 #include "master/roles.h"
@@ -52,6 +53,7 @@ struct House {
   OfferTable offers;
   SliceTable slices;
   GangTable gangs;
+  PlacementTable placements;
   Allocator allocator;
   Lending lending;
   RoleTable roles;

@@ -36,6 +36,8 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
   h.agents.at(offer.agent).offers.insert(id);
   LineRow& line = *line_of(h, offer);
   line.offered += offer.units;
+  offer.group = line.want.shape.group;
+  h.placements.add(h, offer.agent, framework.id, offer.group, offer.units);
   line.last_offer_agent = offer.agent;
   line.last_offer_wall = h.now.wall;
   h.offers.deadlines.push(offer.expires, id);
@@ -51,6 +53,7 @@ void grow_offer(House& h, std::uint64_t id, const Resources& more, std::uint64_t
   BOURSE_ASSERT(offer.resources.add(more), "an offer cannot grow by what its agent has free");
   offer.units += units;
   line_of(h, offer)->offered += units;
+  h.placements.add(h, offer.agent, h.frameworks.at(offer.framework).id, offer.group, units);
   count_use(h, offer.framework, offer.revocable, more, +1);
 }
 
@@ -65,6 +68,7 @@ void end_offer(House& h, std::uint64_t id, std::optional<OfferEnd> tell) {
   if (!offer.resources.empty() && !hooks::mutant("master.ledger_forgets_rest")) {
     h.book(offer.revocable).move(offer.agent, offer.resources, Pool::kOffered, Pool::kFree);
   }
+  h.placements.remove(offer.agent, framework.id, offer.group, offer.units);
   if (LineRow* line = line_of(h, offer); line != nullptr) line->offered -= std::min(line->offered, offer.units);
   if (tell) h.ended[offer.framework].items.push_back({offer.id, *tell});
   count_use(h, offer.framework, offer.revocable, offer.resources, -1);
@@ -156,6 +160,7 @@ struct Judge {
         plan.reason += (plan.reason.empty() ? "" : "; ") + rounded;
       SliceSpec spec{
           .id = id, .resources = *std::move(carved), .cpuset = {}, .gang = accept.gang, .expiry = {}, .role = row.role.str()};
+      spec.group = slice.shape.group;
       spec.expiry = std::clamp(slice.expiry, Duration{0}, h.options.slice_expiry_max);
       spec.revocable = offer.revocable;
       plan.slices.push_back(std::move(spec));
@@ -243,6 +248,7 @@ void carry_out(House& h, FrameworkIx ix, const Accept::Item& item, Plan& plan, s
   offer.resources = std::move(plan.rest);
   if (item.keep_rest && !offer.resources.empty()) {
     offer.units -= taken;
+    h.placements.remove(agent, h.frameworks.at(ix).id, offer.group, taken);
     if (LineRow* line = line_of(h, offer); line != nullptr) line->offered -= std::min(line->offered, taken);
   } else {
     const std::uint64_t line = offer.line;

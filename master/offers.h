@@ -26,6 +26,7 @@ struct OfferRow {
   Duration expires{0};  // mono
   GangId reservation{};
   bool revocable = false;  // out of House::lent
+  std::string group{};  // of the line's shape
 };
 
 class OfferTable {

@@ -43,6 +43,7 @@ SliceRow& add_slice(House& h, SliceRow row, Pool from) {
   framework.slices.insert(row.spec.id.number);
   framework.claims.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.insert(row.spec.id);
+  h.placements.add(h, row.agent, row.spec.id.framework, row.spec.group, 1);
   return h.slices.add(std::move(row));
 }
 
@@ -60,6 +61,7 @@ void end_slice(House& h, const SliceId& id, SliceEnd end, const std::string& rea
   FrameworkRow& framework = h.frameworks.at(row.framework);
   framework.slices.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.erase(row.spec.id);
+  h.placements.remove(row.agent, row.spec.id.framework, row.spec.group, 1);
   h.book(row.spec.revocable).move(row.agent, row.spec.resources, row.pool, Pool::kFree);
   count_use(h, row.framework, row.spec.revocable, row.spec.resources, -1);
   if (framework.removed && framework.slices.empty()) h.frameworks.vacate(row.framework);
