@@ -3,7 +3,9 @@
 #include <ctime>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "master/house.h"
 
@@ -26,74 +28,156 @@ std::string ordinal(std::uint32_t n) {
   return std::to_string(n) + ending;
 }
 
-// In this order, so that each agent counts once: what the agent is, what it could never give, what is on it now.
-std::string class_of(const House& h, const FrameworkRow& framework, FrameworkIx ix, const LineRow& line, AgentIx agent,
-                     bool limited) {
-  const AgentRow& row = h.agents.at(agent);
-  const Shape& shape = line.want.shape;
-  const Account& account = (shape.revocable ? h.lent : h.ledger).account(agent);
+struct Asked {  // what is explained, and what is the same for every agent
+  const House& h;
+  const FrameworkRow& framework;
+  FrameworkIx ix = 0;
+  const LineRow& line;
+  bool limited = false;
+
+  [[nodiscard]] const Account& account(AgentIx agent) const {
+    return (line.want.shape.revocable ? h.lent : h.ledger).account(agent);
+  }
+  [[nodiscard]] Misfit fit(const Resources& amount, const Resources& total, const Labels& labels) const {
+    if (line.wildcard) return amount.empty() ? Misfit::kCpus : Misfit::kNone;
+    return fits(line.want.shape, amount, total, labels);
+  }
+};
+
+// In this order, so that each agent counts once: what the agent is, what it could never give, what is on it now, and of those with
+// room what keeps it from being offered. `rule`: the placement rule that does not let it have one more.
+std::string class_of(const Asked& a, AgentIx agent, const Placement* rule) {
+  const AgentRow& row = a.h.agents.at(agent);
+  const Account& account = a.account(agent);
   if (!row.reachable) return "unreachable";
   if (row.draining) return "draining";
   if (row.cordoned) return "cordoned";
-  const Resources& all = account.total;
-  const auto fit = [&](const Resources& amount) {
-    return line.wildcard ? (amount.empty() ? Misfit::kCpus : Misfit::kNone) : fits(shape, amount, all, row.labels);
-  };
-  if (const Misfit never = fit(all); never != Misfit::kNone) return std::string(misfit_text(never));
+  const auto fit = [&](const Resources& amount) { return a.fit(amount, account.total, row.labels); };
+  if (const Misfit never = fit(account.total); never != Misfit::kNone) return std::string(misfit_text(never));
   for (const std::uint64_t id : row.offers) {
-    const OfferRow& offer = h.offers.open.at(id);
-    if (offer.framework == ix && offer.line == line.want.id) return "offered to you";
+    const OfferRow& offer = a.h.offers.open.at(id);
+    if (offer.framework == a.ix && offer.line == a.line.want.id) return "offered to you";
   }
   if (fit(account.free) == Misfit::kNone) {
-    const auto held_off = framework.hold_off.find({line.want.id, agent});
-    const bool declined = held_off != framework.hold_off.end() && held_off->second > h.now.mono;
-    return declined ? "declined recently" : limited ? "role limit" : "free";
+    const auto held_off = a.framework.hold_off.find({a.line.want.id, agent});
+    if (held_off != a.framework.hold_off.end() && held_off->second > a.h.now.mono) return "declined recently";
+    if (a.limited) return "role limit";
+    if (const auto owner = a.h.allocator.reserved_for(agent); owner && *owner != a.ix)
+      return "kept for " + a.h.frameworks.at(*owner).id.str();
+    return rule != nullptr ? "placement" : "free";
   }
   Resources sum = account.free;
   for (const std::uint64_t id : row.offers) {  // one by one: the offer that is in the way is named
-    const OfferRow& offer = h.offers.open.at(id);
-    if (offer.revocable != shape.revocable) continue;
+    const OfferRow& offer = a.h.offers.open.at(id);
+    if (offer.revocable != a.line.want.shape.revocable) continue;
     if (!sum.add(offer.resources)) return "in use";
     if (fit(sum) == Misfit::kNone)
-      return offer.framework == ix ? "offered to you" : "offered to " + h.frameworks.at(offer.framework).id.str();
+      return offer.framework == a.ix ? "offered to you" : "offered to " + a.h.frameworks.at(offer.framework).id.str();
   }
   for (const SliceId& id : row.slices) {
-    if (id.framework != framework.id) continue;
-    const SliceRow* slice = const_cast<House&>(h).slices.find(id);
-    if (slice != nullptr && slice->spec.revocable != shape.revocable) continue;
+    if (id.framework != a.framework.id) continue;
+    const SliceRow* slice = const_cast<House&>(a.h).slices.find(id);
+    if (slice != nullptr && slice->spec.revocable != a.line.want.shape.revocable) continue;
     if (slice == nullptr || !sum.add(slice->spec.resources)) return "in use";
   }
   return fit(sum) == Misfit::kNone ? "yours already" : "in use";
 }
 
+const Constraint* first_failing(const Shape& shape, const Account& account, const AgentRow& row) {
+  for (const Constraint& constraint : shape.constraints)
+    if (!satisfies(account.total, row.labels, constraint)) return &constraint;
+  return nullptr;
+}
+
 // How far an agent's free amount is from the shape, and in which words.
 struct Lack {
+  bool never = false;  // not even if the agent were empty
   std::uint32_t kinds = 0;
   std::int64_t permille = 0;  // of the ask, the largest
-  std::string text;
+  std::vector<std::string> words = {};
+  [[nodiscard]] auto order() const { return std::tuple(never, kinds, permille); }
 };
 
-Lack lack_of(const Shape& shape, const AgentRow& agent, const Account& account) {
+std::string devices_text(const Shape& shape) {
+  std::string out;
+  for (const DeviceAsk& ask : shape.devices)
+    out += (out.empty() ? "" : ", ") + std::to_string(ask.count) + " x " + ask.kind +
+           (ask.profile.empty() ? "" : " with profile " + ask.profile) +
+           (ask.attributes.empty() ? "" : " where " + to_text(ask.attributes));
+  return out;
+}
+
+Lack lack_of(const Asked& a, const AgentRow& row, const Account& account, const Placement* rule) {
+  const Shape& shape = a.line.want.shape;
+  const Resources& free = account.free;
   Lack lack;
-  const auto kind = [&](std::int64_t ask, std::int64_t have, const std::string& text) {
+  lack.never = fits(shape, account.total, account.total, row.labels) != Misfit::kNone;
+  const auto more = [&](std::int64_t ask, std::int64_t have, const std::string& amount, const std::string& what) {
     if (ask <= have) return;
     ++lack.kinds;
     lack.permille = std::max(lack.permille, ask > 0 && have >= 0 ? 1000 - have / (ask / 1000 + 1) : 1000);
-    lack.text += (lack.text.empty() ? "" : ", ") + text;
+    lack.words.push_back(amount + " more " + what);
   };
-  const Resources& free = account.free;
-  if (!satisfies(agent.labels, shape.constraints)) kind(1, 0, "labels " + to_text(shape.constraints));
-  kind(shape.cpus.value, free.cpus.value, "cpus=" + format_cpus(MilliCpus(shape.cpus.value - free.cpus.value)));
-  kind(shape.mem.value, free.mem.value, "mem=" + format_size(Bytes(shape.mem.value - free.mem.value)));
-  kind(shape.disk.value, free.disk.value, "disk=" + format_size(Bytes(shape.disk.value - free.disk.value)));
-  kind(shape.ports, free.ports.size(), "ports");
+  const auto also = [&](std::string what) {
+    ++lack.kinds;
+    lack.permille = 1000;
+    lack.words.push_back(std::move(what));
+  };
+  for (const Constraint& constraint : shape.constraints)
+    if (!satisfies(account.total, row.labels, constraint)) also(to_text(constraint));
+  const MilliCpus cpus(shape.cpus.value - free.cpus.value);
+  more(shape.cpus.value, free.cpus.value, format_cpus(cpus), cpus.value == 1000 ? "core" : "cores");
+  more(shape.mem.value, free.mem.value, format_size(Bytes(shape.mem.value - free.mem.value)), "memory");
+  more(shape.disk.value, free.disk.value, format_size(Bytes(shape.disk.value - free.disk.value)), "disk");
+  more(shape.ports, free.ports.size(), std::to_string(shape.ports - std::min(shape.ports, free.ports.size())), "ports");
   for (const auto& [name, ask] : shape.others.items())
-    kind(ask, free.others.get(name), name + "=" + std::to_string(ask - free.others.get(name)));
-  if (lack.kinds == 0) {
-    const Misfit misfit = fits(shape, free, account.total, agent.labels);
-    if (misfit != Misfit::kNone) kind(1, 0, std::string(misfit_text(misfit)));
+    more(ask, free.others.get(name), std::to_string(ask - free.others.get(name)), name);
+  if (lack.kinds > 0) return lack;
+  switch (fits(shape, free, account.total, row.labels)) {
+    case Misfit::kNone:
+      break;
+    case Misfit::kDevices:
+      also((lack.never ? "" : "free ") + devices_text(shape));
+      break;
+    case Misfit::kNuma:
+      also("all of it on one NUMA node");
+      break;
+    case Misfit::kBusyHost:
+      also("the whole host idle");
+      break;
+    default:
+      also(std::string(misfit_text(fits(shape, free, account.total, row.labels))));
   }
+  if (lack.kinds == 0 && rule != nullptr) also("room by the rule \"" + to_text(*rule) + "\"");
   return lack;
+}
+
+// "needs 2 more cores and 4GiB more memory on h7"
+std::string nearest_text(const Lack& lack, const AgentId& agent) {
+  std::string out = "needs ";
+  for (std::size_t i = 0; i < lack.words.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == lack.words.size() ? " and " : ", ") + lack.words[i];
+  return out + " on " + agent.str() + (lack.never ? ", which it never has" : "");
+}
+
+std::string wall_text(const House& h, Duration mono) { return utc(h.now.wall + (mono - h.now.mono)); }
+
+// What is known of when: never more than the master knows, which is nothing of how long what runs will run.
+std::string estimate_of(const Asked& a) {
+  if (a.line.missing() == 0) return "";
+  const auto gathering = a.h.allocator.accumulations().find(a.framework.role);
+  if (gathering != a.h.allocator.accumulations().end() && gathering->second.framework == a.ix &&
+      gathering->second.line == a.line.want.id)
+    return "when enough is free together; what is gathered goes back at " + wall_text(a.h, gathering->second.deadline);
+  if (const auto agent = a.h.allocator.reserved(a.ix))
+    return "when enough ends on " + a.h.agents.at(*agent).id.str() + ", which is kept for it until " +
+           wall_text(a.h, a.h.allocator.reserved_until(*agent));
+  Duration soonest = Duration::max();
+  const auto from = a.framework.hold_off.lower_bound({a.line.want.id, 0});
+  for (auto it = from; it != a.framework.hold_off.end() && it->first.first == a.line.want.id; ++it)
+    if (it->second > a.h.now.mono) soonest = std::min(soonest, it->second);
+  if (soonest != Duration::max()) return "agents that it declined are offered again from " + wall_text(a.h, soonest) + " on";
+  return "";
 }
 
 }  // namespace
@@ -109,21 +193,41 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
     return reply;
   }
   const std::string obstacle = h.roles.obstacle(h, *framework, *line);
-  std::map<std::string, std::uint32_t> counts;
+  const Asked asked{h, *framework, ix, *line, !obstacle.empty()};
+  const Shape& shape = line->want.shape;
+  h.placements.refresh(h);
+  const std::vector<const Placement*> rules = line->placed() && !shape.revocable
+                                                  ? h.placements.obstacles(h, *framework, *line)
+                                                  : std::vector<const Placement*>(h.agents.size(), nullptr);
+  std::map<std::string, std::uint32_t> counts, failing;
   Lack nearest;
+  std::size_t at = 0;
   for (const auto& [id, agent] : h.agents.by_name()) {
-    const std::string reason = class_of(h, *framework, ix, *line, agent, !obstacle.empty());
+    const Placement* rule = rules[at++];
+    const AgentRow& row = h.agents.at(agent);
+    const Account& account = asked.account(agent);
+    const std::string reason = class_of(asked, agent, rule);
     ++counts[reason];
     ++reply.agents;
+    if (reason == misfit_text(Misfit::kLabels)) {
+      ++failing[to_text(*first_failing(shape, account, row))];
+    } else if (reason == "placement") {
+      ++failing[to_text(*rule)];
+    }
     if (line->wildcard || reason == "unreachable" || reason == "cordoned" || reason == "draining") continue;
-    Lack lack = lack_of(line->want.shape, h.agents.at(agent), h.book(line->want.shape.revocable).account(agent));
-    if (lack.kinds == 0) continue;
-    const bool nearer = nearest.kinds == 0 || std::pair(lack.kinds, lack.permille) < std::pair(nearest.kinds, nearest.permille);
-    if (!nearer) continue;
+    Lack lack = lack_of(asked, row, account, rule);
+    if (lack.kinds == 0 || (nearest.kinds > 0 && lack.order() >= nearest.order())) continue;
     nearest = std::move(lack);
-    reply.nearest = id.str() + " lacks " + nearest.text;
+    reply.nearest = nearest_text(nearest, id);
   }
   for (const auto& [reason, count] : counts) reply.counts.push_back({reason, count});
+  for (const auto& [part, count] : failing) reply.failing.push_back({part, count});
+  reply.asks = line->wildcard ? "everything" : to_text(shape);
+  reply.quota = h.roles.standing(framework->role);
+  reply.estimate = estimate_of(asked);
+  reply.wanted = line->wildcard ? 0 : line->want.count;
+  reply.offered = static_cast<std::uint32_t>(line->offered);
+  reply.unmet = line->wildcard ? 0 : line->missing();
   if (line->last_offer_wall.count() >= 0)
     reply.last_offer = h.agents.at(line->last_offer_agent).id.str() + " at " + utc(line->last_offer_wall);
   reply.last_decline = line->last_decline;

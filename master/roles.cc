@@ -223,6 +223,21 @@ std::string RoleTable::obstacle(const House& h, const FrameworkRow& framework, c
   return "";
 }
 
+std::string RoleTable::standing(const RoleName& role) const {
+  std::string out;
+  for (const RoleName& above : role_line(role)) {
+    const auto limit = limits_.find(above);
+    if (limit == limits_.end()) continue;
+    out += (out.empty() ? "" : "; ") + above.str();
+    std::string kinds;
+    for (const auto& [kind, most] : limit->second.most.items())
+      kinds += (kinds.empty() ? " " : ", ") + amount_text(kind, amount_of(limit->second.used, kind)) + " of at most " +
+               amount_text(kind, most) + " " + kind;
+    out += kinds;
+  }
+  return out;
+}
+
 void RoleTable::wake(House& h) {
   if (waiting_.empty()) return;
   for (const FrameworkIx ix : std::exchange(waiting_, {})) {

@@ -57,6 +57,9 @@ class RoleTable {
   // The limit that is in the way, in words: "role physics has 8 of 8 cpus". Empty where none is.
   [[nodiscard]] std::string obstacle(const House& house, const FrameworkRow& framework, const LineRow& line) const;
 
+  // Every limit above the role and how much of it is used: "physics 8 of at most 8 cpus; ..." Empty where there is none.
+  [[nodiscard]] std::string standing(const RoleName& role) const;
+
   void agents_settled(House& house);  // every known agent has said hello, or its time is over
   Deadlines<int> grace;               // until then at most, after a start
 

@@ -329,7 +329,7 @@ TEST(Explain, EqualsBruteForceAndAddsUpToAllAgents) {
     const auto others = rig.offers(22);
     for (std::size_t i = 0; i < others.size() / 2; ++i) { rig.say(22, Rig::accept(i + 1, others[i], 500 + i, shape(2, 2))); }
     Shape s = shape(rng.between(1, 4), rng.between(1, 4));
-    if (rng.chance(500)) s.constraints = {{"ssd", Constraint::Op::kPresent, {}}};
+    if (rng.chance(500)) s.constraints = *parse_constraints(rng.chance(500) ? "ssd" : "agent.cpus>=3&(ssd|agent.mem<=4GiB)");
     rig.demand(21, {line(9, s, static_cast<std::uint32_t>(1 + rng.below(20)))});
     rig.say(100, Goodbye{});
     rig.say(1, ReaderHello{kProtocolVersion, "op"});
@@ -340,7 +340,7 @@ TEST(Explain, EqualsBruteForceAndAddsUpToAllAgents) {
     rig.say(1, ExplainQuery{77, FrameworkId("me"), 9});
     const ExplainReply reply = rig.take<ExplainReply>(1).at(0);
 
-    std::map<std::string, std::uint32_t> expected;
+    std::map<std::string, std::uint32_t> expected, failing;
     for (const auto& [name, agent_labels] : labels) {
       const Master::Account a = rig.account(name);
       Resources with_offered = a.free;
@@ -356,7 +356,14 @@ TEST(Explain, EqualsBruteForceAndAddsUpToAllAgents) {
                                  : fits_offered           ? "offered to other"
                                                           : "in use";
       ++expected[reason];
+      if (reason != "labels") continue;
+      const bool ssd = agent_labels.count("ssd") != 0, plain = to_text(s.constraints) == "ssd";
+      ++failing[plain ? "ssd" : a.total.cpus.value < 3000 ? "agent.cpus>=3" : "ssd|agent.mem<=4GiB"];
+      EXPECT_TRUE(plain || a.total.cpus.value < 3000 || (!ssd && a.total.mem.value > 4LL << 30)) << name;
     }
+    std::map<std::string, std::uint32_t> parts;
+    for (const auto& part : reply.failing) parts[part.reason] = part.agents;
+    EXPECT_EQ(parts, failing);
     std::uint32_t sum = 0;
     std::map<std::string, std::uint32_t> counts;
     for (const auto& count : reply.counts) {
@@ -400,7 +407,9 @@ TEST(Explain, NamesTheReasonOfEachClass) {
   std::map<std::string, std::uint32_t> counts;
   for (const auto& count : reply.counts) counts[count.reason] = count.agents;
   EXPECT_EQ(counts, (std::map<std::string, std::uint32_t>{{"labels", 2}, {"offered to other", 1}, {"offered to you", 1}}));
-  EXPECT_FALSE(reply.nearest.empty());
+  EXPECT_EQ(reply.nearest, "needs 4 more cores and 4GiB more memory on tagged") << "it is in use, by the offer to itself";
+  EXPECT_EQ(reply.asks, "cpus=4;mem=4GiB;if=ssd");
+  EXPECT_EQ(std::tuple(reply.wanted, reply.offered, reply.unmet), std::tuple(5U, 1U, 4U));
   EXPECT_NE(reply.last_offer.find("tagged"), std::string::npos);
   rig.say(21, Rig::accept(1, mine, 900, s));
   rig.say(21, ExplainQuery{2, FrameworkId("me"), 1});
