@@ -20,7 +20,7 @@ Resources Amount::resources() const {
   return out;
 }
 
-Result<> Amount::add(const Amount& other) {
+Result<> Amount::add_any(const Amount& other) {
   if (!rest_ && !other.rest_) {
     const std::int64_t cpus = BOURSE_TRY(checked_add(cpus_, other.cpus_));
     mem_ = BOURSE_TRY(checked_add(mem_, other.mem_));
@@ -33,7 +33,7 @@ Result<> Amount::add(const Amount& other) {
   return {};
 }
 
-Result<> Amount::subtract(const Amount& other) {
+Result<> Amount::subtract_any(const Amount& other) {
   if (!rest_ && !other.rest_) {
     const std::int64_t cpus = BOURSE_TRY(checked_subtract(cpus_, other.cpus_));
     mem_ = BOURSE_TRY(checked_subtract(mem_, other.mem_));

@@ -37,11 +37,25 @@ class Amount {
   [[nodiscard]] const Resources* rest() const { return rest_.get(); }  // null: cpus and mem are all there is
   [[nodiscard]] Resources resources() const;
 
-  Result<> add(const Amount& other);
-  Result<> subtract(const Amount& other);
+  Result<> add(const Amount& other) {
+    std::int64_t cpus = 0, mem = 0;
+    if (rest_ || other.rest_ || __builtin_add_overflow(cpus_, other.cpus_, &cpus) || __builtin_add_overflow(mem_, other.mem_, &mem))
+      return add_any(other);
+    cpus_ = cpus, mem_ = mem;
+    return {};
+  }
+  Result<> subtract(const Amount& other) {
+    if (rest_ || other.rest_ || other.cpus_ < 0 || other.mem_ < 0 || other.cpus_ > cpus_ || other.mem_ > mem_)
+      return subtract_any(other);
+    cpus_ -= other.cpus_, mem_ -= other.mem_;
+    return {};
+  }
   bool operator==(const Amount& other) const;
 
  private:
+  Result<> add_any(const Amount& other);
+  Result<> subtract_any(const Amount& other);
+
   std::int64_t cpus_ = 0, mem_ = 0;
   std::unique_ptr<Resources> rest_;  // cpus and mem in it are the same as beside it
 };

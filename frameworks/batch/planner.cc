@@ -160,8 +160,12 @@ std::vector<Holding> Planner::place(const Need& need, const Reservation* beside,
     const PlannedNode& facts = nodes_[node];
     if (!fits(need.shape, facts.free, facts.total, facts.labels)) return true;
     if (narrow && beside->named.contains(node)) {
-      const auto part = carve(need.shape, facts.free, facts.total, facts.labels);
-      if (!part || !spares(*beside, *head, {node, *part}, kNoLimit)) return true;
+      if (plain && facts.free.rest() == nullptr) {
+        if (!spares(*beside, *head, {node, Amount(need.shape.cpus, need.shape.mem)}, kNoLimit)) return true;
+      } else {
+        const auto part = carve(need.shape, facts.free, facts.total, facts.labels);
+        if (!part || !spares(*beside, *head, {node, *part}, kNoLimit)) return true;
+      }
     }
     chosen_.push_back(node);
     return scoring || chosen_.size() < need.nodes;

@@ -154,7 +154,12 @@ bool Planner::allow(Reservation& reservation, const Need& head, const std::vecto
 bool Planner::spares(const Reservation& reservation, const Need& head, const Holding& holding, Duration end) const {
   if (end <= reservation.at || reservation.counted || !reservation.named.contains(holding.node)) return true;
   const auto at = std::lower_bound(reservation.nodes.begin(), reservation.nodes.end(), holding.node);
-  Amount rest = reservation.future[static_cast<std::size_t>(at - reservation.nodes.begin())];
+  const Amount& future = reservation.future[static_cast<std::size_t>(at - reservation.nodes.begin())];
+  const Amount& part = holding.amount;
+  if (future.rest() == nullptr && part.rest() == nullptr && is_plain(head.shape))
+    return future.cpus().value - part.cpus().value >= head.shape.cpus.value &&
+           future.mem().value - part.mem().value >= head.shape.mem.value;
+  Amount rest = future;
   const PlannedNode& facts = nodes_[holding.node];
   return rest.subtract(holding.amount) && fits(head.shape, rest, facts.total, facts.labels);
 }
