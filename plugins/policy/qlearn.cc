@@ -5,8 +5,8 @@
 // same run times, another order. So one
 // window teaches about all arms, and nothing need be tried out to be known (Sutton's Dyna, 1990: learning from a model made of what was
 // seen). Then for each arm a, in the window's situation s and in a row for all situations,
-//     Q(s, a) += rate x (r - Q(s, a)),   r = -cost(a) / mean cost of all arms,   rate = alpha x cost of this window / usual cost
-// so that windows in which much waited count more: the sum of what was waited is what is to be least. What a choice does to later
+//     Q(s, a) += rate x (r - Q(s, a)),   r = -cost(a) / mean cost of all arms,   rate = mean cost / weight,   weight = (1 - alpha) x weight + mean cost
+// so that Q is a fading mean in which windows count by what was waited in them: the sum of that is what is to be least. What a choice does to later
 // windows is in its cost, which is counted up to a horizon; there is no discounting beside that. A situation that was seldom met
 // leans on the row for all. The arm with the highest Q is taken.
 //
@@ -29,10 +29,9 @@ namespace bourse::policy {
 
 namespace {
 
-constexpr double kLean = 6;       // windows in a situation until its own row weighs as much as the one for all
-constexpr double kMemory = 0.98;  // of the guard rail's sums, per window
-constexpr double kMadeUp = 1.05;  // the guard rail lets go below this ratio
-constexpr double kRateMax = 0.5;
+constexpr double kLean = 6;          // windows in a situation until its own row weighs as much as the one for all
+constexpr double kMemory = 0.98;     // of the guard rail's sums, per window
+constexpr double kMadeUp = 1.05;     // the guard rail lets go below this ratio
 constexpr double kJudgedLeast = 20;  // windows before the guard rail looks: less proves nothing
 
 class Qlearn final : public Learner {
@@ -82,8 +81,8 @@ class Qlearn final : public Learner {
     }
     if (!(mean > 0)) return;  // nobody waited, whatever the order
     for (Row* row : {&rows_[window.situation.index()], &rows_[Situation::kAll]}) {
-      row->usual = row->windows == 0 ? mean : row->usual + alpha_ * (mean - row->usual);
-      const double rate = std::max(std::min(kRateMax, alpha_ * mean / row->usual), row->windows == 0 ? 1.0 : 0.0);
+      row->weight = (1 - alpha_) * row->weight + mean;
+      const double rate = mean / row->weight;
       for (std::size_t a = 0; a < cost.size(); ++a) row->q[a] += rate * (-cost[a] / mean - row->q[a]);
       ++row->windows;
     }
@@ -111,7 +110,7 @@ class Qlearn final : public Learner {
     for (const double spent : spent_) out += fmt::format(" {}", spent);
     for (std::size_t s = 0; s < rows_.size(); ++s) {
       if (rows_[s].windows == 0) continue;
-      out += fmt::format("\n{} {} {}", s, rows_[s].windows, rows_[s].usual);
+      out += fmt::format("\n{} {} {}", s, rows_[s].windows, rows_[s].weight);
       for (const double q : rows_[s].q) out += fmt::format(" {}", q);
     }
     return out;
@@ -133,7 +132,7 @@ class Qlearn final : public Learner {
       if (line.size() != 3 + arms_.size() || !(line[0] >= 0 && line[0] <= Situation::kAll) || !(line[1] >= 1) || !(line[2] > 0))
         return false;
       Row& row = rows[static_cast<std::size_t>(line[0])];
-      row.windows = line[1], row.usual = line[2];
+      row.windows = line[1], row.weight = line[2];
       row.q.assign(line.begin() + 3, line.end());
     }
     const double alone = lines[0][1];
@@ -146,8 +145,8 @@ class Qlearn final : public Learner {
 
  private:
   struct Row {
-    double windows = 0, usual = 0;
-    std::vector<double> q;  // by arm; -1 is as good as the mean arm
+    double windows = 0, weight = 0;  // weight: of the costs seen, fading
+    std::vector<double> q;           // by arm; -1 is as good as the mean arm
   };
   static std::size_t best_of(const std::vector<double>& q) {
     return static_cast<std::size_t>(std::max_element(q.begin(), q.end()) - q.begin());
