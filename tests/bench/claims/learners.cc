@@ -20,51 +20,63 @@ namespace {
 
 constexpr std::uint32_t kMixProcessors = 128;
 
-// Two sorts of phases by turns, two days each, so made that no one order is right in both. A phase begins with a rush of twelve hours
-// at 2.4 times the load offered on the whole, and then is calm.
-//  A: everybody knows how long his jobs run; size has nothing to do with it. Shortest (smallest area) first is right.
-//  B: everybody asks for the same twelve hours; the wide jobs are the short ones. There is nothing to order by but size, and small
-//     areas first is the wrong way round.
-constexpr double kRush = 2.4;
-// Processor seconds of a job, as the draws below give them on the average.
+// Two sorts of phases by turns, two days each, so made that no one order is right in both. Each begins with a rush of twelve hours and
+// then is calm.
+//  A: everybody knows how long his jobs run; size has nothing to do with it. Smallest areas first is right.
+//  B: everybody asks for the same twelve hours; three in four are wide and run for minutes, the others are narrow and run for hours.
+//     There is nothing to order by but size, and small areas first is the wrong way round.
+struct Phase {
+  double load, rush;  // offered on the whole; so many times that in its first quarter
+};
+constexpr Phase kPhases[2] = {{0.8, 3.0}, {0.6, 2.4}};
+constexpr double kHours = 48;
+
+struct Drawn {
+  std::uint32_t processors;
+  double run, limit;
+};
+Drawn draw(bool first, Rng& rng) {
+  if (first) {
+    const double run = 30 * std::pow(2.0, rng.unit() * 10);
+    return {1U << rng.below(6), run, run * (1 + 0.3 * rng.unit())};
+  }
+  if (rng.chance(750)) return {32 * (1 + static_cast<std::uint32_t>(rng.below(3))), 60 * std::pow(4.0, rng.unit()), 43'200};
+  return {1U << rng.below(4), 10'800 * std::pow(2.0, rng.unit()), 43'200};
+}
+// Processor seconds of a job on the average.
 double mean_work(bool first) {
-  const double octave = 1 / std::log(2.0);  // mean of 2^u, u uniform in [0, 1)
-  if (first) return 63.0 / 6 * 30 * (1023 / (10 * std::log(2.0)));
-  return (7.0 * 14'400 * octave + 24.0 * 1800 * octave + 96.0 * 120 * (3 / (2 * std::log(2.0)))) / 7;
+  Rng rng(1);
+  double sum = 0;
+  constexpr int kDraws = 20'000;
+  for (int i = 0; i < kDraws; ++i) {
+    const Drawn d = draw(first, rng);
+    sum += d.run * d.processors / kDraws;
+  }
+  return sum;
 }
 
-Log phases(std::uint64_t seed, std::size_t count, double load) {
-  constexpr double kHours = 48;
+Log phases(std::uint64_t seed, std::size_t count) {
   Log log;
   log.name = fmt::format("phases (drawn, {} of 48 h by turns)", count);
   log.processors = kMixProcessors;
   Rng rng(seed);
+  const double work[2] = {mean_work(true), mean_work(false)};
   double t = 0;
   for (std::size_t phase = 0; phase < count; ++phase) {
     const double begin = t, end = t + kHours * 3600;
+    const Phase& kind = kPhases[phase % 2];
     while (t < end) {
+      const Drawn d = draw(phase % 2 == 0, rng);
       sim::TraceJob job;
-      double run = 0, limit = 0;
-      if (phase % 2 == 0) {
-        job.processors = 1U << rng.below(6);
-        run = 30 * std::pow(2.0, rng.unit() * 10);
-        limit = run * (1 + 0.3 * rng.unit());
-      } else {
-        job.processors = 1U << rng.below(7);
-        const double octaves = rng.unit();
-        run = job.processors >= 32  ? 120 * std::pow(2.0, 2 * octaves)
-              : job.processors >= 8 ? 1800 * std::pow(2.0, octaves)
-                                    : 14'400 * std::pow(2.0, octaves);
-        limit = 43'200;
-      }
+      job.processors = d.processors;
       job.number = static_cast<std::int64_t>(log.work.jobs.size()) + 1;
       job.submit = seconds(static_cast<std::int64_t>(t));
-      job.run = seconds(static_cast<std::int64_t>(run)),
-      job.limit = std::max<Duration>(seconds(static_cast<std::int64_t>(limit)), job.run);
+      job.run = seconds(static_cast<std::int64_t>(d.run));
+      job.limit = std::max<Duration>(seconds(static_cast<std::int64_t>(d.limit)), job.run);
       job.user = static_cast<std::int32_t>(rng.below(40));
       log.work.jobs.push_back(job);
-      const double now = load * (t < begin + kHours * 3600 / 4 ? kRush : (4 - kRush) / 3);
-      t += -std::log(1 - rng.unit()) * mean_work(phase % 2 == 0) / (now * kMixProcessors);
+      const double now = kind.load * (t < begin + kHours * 900 ? kind.rush : (4 - kind.rush) / 3);
+      t += -std::log(1 - rng.unit()) * work[phase % 2] / (now * kMixProcessors);
     }
     t = std::max(t, end);
   }
@@ -180,7 +192,7 @@ void plot(const std::vector<Judged>& all, const std::string& directory, Table& t
 
 void learners(Table& table, const Options& options) {
   std::vector<Judged> all;
-  all.push_back(judge(phases(7, options.quick ? 12 : 60, 0.65), true, table));
+  all.push_back(judge(phases(7, options.quick ? 12 : 60), true, table));
   const struct {
     const char* file;
     std::uint32_t processors;
