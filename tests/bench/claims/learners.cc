@@ -161,6 +161,13 @@ Judged judge(const Log& log, bool changing, Table& table) {
   return out;
 }
 
+std::string short_name(const std::string& name) {
+  return name == "qlearn, frozen"         ? "q: frozen"
+         : name == "qlearn, going on"     ? "q: going on"
+         : name == "qlearn, from nothing" ? "q: anew"
+                                          : name.substr(0, name.find(':'));
+}
+
 // Mean completion over the best fixed arm's, a panel a log.
 void plot(const std::vector<Judged>& all, const std::string& directory, Table& table) {
   using namespace cli;
@@ -177,7 +184,7 @@ void plot(const std::vector<Judged>& all, const std::string& directory, Table& t
       const bool learner = name.starts_with("qlearn") || name == "bandit";
       panel.box(static_cast<double>(i) + 0.15, 0, static_cast<double>(i) + 0.85, value, plot_colour(learner ? 0 : 1), 0.85,
                 fmt::format("{}: {:.3f}", name, value));
-      panel.name_below(static_cast<double>(i) + 0.5, name.substr(0, name.find(':')));
+      panel.name_below(static_cast<double>(i) + 0.5, short_name(name));
     }
     panel.level(1, "best fixed");
     panels.push_back(std::move(panel));
