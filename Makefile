@@ -49,7 +49,7 @@ PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffer
              opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libmunge-dev libraft-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
-             prometheus curl crun umoci munge
+             prometheus curl crun umoci munge chromium
 PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio ibverbs-utils iproute2
 PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
@@ -262,7 +262,7 @@ $(B)/plugins/%.so: $(B)/plugins/%.o
 $(CAPI): $(call objs,api) $(call libs,world wire core) frameworks/api/libbourse.map
 	$(call say,SHARED,$@)
 	$(Q)$(CXX) -shared $(all_ld) -Wl,-z,defs -Wl,-soname,libbourse.so.$(SOMAJOR) -Wl,--version-script=frameworks/api/libbourse.map \
-	  $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lcrypto $(BASE_LIBS) -o $@
+	  $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lcrypto -lseccomp $(BASE_LIBS) -o $@
 	$(Q)ln -sf $(@F) $(B)/libbourse.so.$(SOMAJOR)
 $(B)/libbourse.so: $(CAPI)
 	$(Q)ln -sf $(<F) $@
@@ -311,7 +311,11 @@ endef
 $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(eval $(call test,$(t)))))
 TEST_BINS    := $(foreach t,$(TESTS),$(if $(wildcard tests/$(t)/*.cc),$(B)/tests/bin/$(t)))
 CLAIMS_BIN   := $(B)/tests/bench/claims/claims
-TOOL_BINS    := $(patsubst tests/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/tools/*.c))
+TOOL_BINS    := $(patsubst tests/tools/%.c,$(B)/tests/tools/%,$(wildcard tests/tools/*.c)) $(B)/tests/tools/herd
+$(B)/tests/tools/herd: $(B)/tests/tools/herd.o $(call libs,agent launcher world wire core)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lcrypto -lseccomp $(BASE_LIBS) -o $@
 # It runs in the root of any image, so it brings all that it needs.
 $(B)/bin/bourse-wait: agent/container/wait.c
 	@mkdir -p $(@D)

@@ -13,6 +13,8 @@ namespace {
 
 using Row = StatusReply::Row;
 
+constexpr std::size_t kDevicesShown = 64;  // of one agent
+
 std::string labels_text(const Labels& labels) {
   std::string text;
   for (const auto& [key, value] : labels) text += (text.empty() ? "" : ",") + key + (value.empty() ? "" : "=" + value);
@@ -65,6 +67,41 @@ std::string agent_state(const House& h, AgentIx ix) {
   return state == AgentFacts::State::kDraining && row.slices.empty() ? "drained" : std::string(state_text(state));
 }
 
+// What is free of what each NUMA node has: "0 3.5/8 12GiB/32GiB;1 8/8 32GiB/32GiB".
+std::string nodes_text(const Account& a) {
+  std::string text;
+  for (const NumaAmount& all : a.total.numa) {
+    const auto free = std::find_if(a.free.numa.begin(), a.free.numa.end(), [&](const NumaAmount& n) { return n.node == all.node; });
+    const NumaAmount left = free == a.free.numa.end() ? NumaAmount{} : *free;
+    text += (text.empty() ? "" : ";") + std::to_string(all.node) + " " + format_cpus(left.cpus) + "/" + format_cpus(all.cpus) +
+            " " + format_size(left.mem) + "/" + format_size(all.mem);
+  }
+  return text;
+}
+
+// Kind, id, NUMA node, health and use of each device, the first kDevicesShown: "gpu/nvidia GPU-1 0 good part;...".
+std::string devices_text(const AgentRow& row, const Account& a) {
+  std::string text;
+  std::size_t shown = 0;
+  for (const Device& device : row.devices) {
+    if (shown++ == kDevicesShown) break;
+    const auto of = [&](const Resources& amount) {
+      const auto share =
+          std::find_if(amount.devices.begin(), amount.devices.end(), [&](const DeviceShare& s) { return s.device == device.id; });
+      return share == amount.devices.end() ? nullptr : &*share;
+    };
+    const DeviceShare *all = of(a.total), *free = of(a.free);
+    const bool whole = all != nullptr && free != nullptr && free->whole == all->whole && free->counters == all->counters;
+    text += (text.empty() ? "" : ";") + device.kind + " " + device.id.str() + " " +
+            (device.numa < 0 ? "-" : std::to_string(device.numa)) + (device.healthy ? " good " : " ill ") +
+            (all == nullptr    ? "unavailable"
+             : whole           ? "free"
+             : free == nullptr ? "taken"
+                               : "part");
+  }
+  return text;
+}
+
 Row agent_row(const House& h, AgentIx ix) {
   const AgentRow& row = h.agents.at(ix);
   const Account &a = h.ledger.account(ix), &lent = h.lent.account(ix);
@@ -102,7 +139,9 @@ Row agent_row(const House& h, AgentIx ix) {
            {"notes", notes},
            {"lends", lent.total.empty() ? "" : to_text(without_traits(lent.total))},
            {"lent", lent.leased.empty() ? "" : to_text(lent.leased)},
-           {"figures", figures}}};
+           {"figures", figures},
+           {"nodes", nodes_text(a)},
+           {"device_list", devices_text(row, a)}}};
 }
 
 Row framework_row(const House& h, FrameworkIx ix) {

@@ -176,6 +176,8 @@ const std::vector<ConfigKey>& config_keys() {
        "Whether the console may listen on an address that others than this host reach; it asks nobody who he is."},
       {"console", "hosts", kList, "",
        "Host names under which the console may be asked for, besides its own address, such as that of a proxy; * is any."},
+      {"console", "jobs", kFlag, "true",
+       "Whether the console shows jobs one by one, with their names and users, or only how many."},
       {"console", "interval", kDuration, "5s", "Time between two looks of the console at the master.", us(1), us(3600)},
       {"console", "history", kDuration, "6h", "Time that the console's curves go back.", us(60), 30 * kDay},
       {"console", "agent_metrics", kInteger, "1000",

@@ -135,7 +135,7 @@ int agents_main(int argc, char** argv) {
                {"labels", "LABELS"}},
               {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",
                "leased",   "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",
-               "drain_in", "shortfall",   "notes",      "lends",     "lent",      "figures"});
+               "drain_in", "shortfall",   "notes",      "lends",     "lent",      "figures",  "nodes",     "device_list"});
 }
 
 int roles_main(int argc, char** argv) {

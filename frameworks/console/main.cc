@@ -71,7 +71,7 @@ class Console {
       plan();
     });
     BOURSE_TRY(link_->connect());
-    jobs_.emplace(reactor_, batch_socket(config, program.places().run), interval_);
+    jobs_.emplace(reactor_, batch_socket(config, program.places().run), interval_, config.flag("console", "jobs"));
 
     HttpOptions options;
     options.listen = config.text("console", "listen").empty() ? kListen : config.text("console", "listen");
@@ -167,17 +167,7 @@ class Console {
     return h;
   }
 
-  [[nodiscard]] JobsView jobs() const {
-    JobsView view;
-    const batch::SummaryReply* summary = jobs_->latest();
-    if (summary == nullptr) return view;
-    view.known = true;
-    view.pending = summary->pending, view.held = summary->held;
-    view.running = summary->running, view.completing = summary->completing;
-    view.submitted = summary->submitted_total, view.started = summary->started_total, view.ended = summary->ended_total;
-    view.by_reason = summary->pending_by_reason;
-    return view;
-  }
+  [[nodiscard]] const JobsView& jobs() const { return jobs_->latest(); }
 
   Answer answer(std::string_view path) {
     Answer a;

@@ -47,6 +47,52 @@ std::string labels_object(const std::string& text) {
   return cli::json_object(members);
 }
 
+// Words between separators; what is beyond the last one counts too.
+std::vector<std::string> words(const std::string& text, char separator) {
+  std::vector<std::string> out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+// "0 3.5/8 12GiB/32GiB;1 ...", as the master has it: what is free of what each NUMA node has.
+std::string nodes_list(const std::string& text) {
+  return list(words(text, ';'), [](const std::string& one) {
+    const auto part = words(one, ' ');
+    const auto pair = [&](std::size_t i) { return i < part.size() ? words(part[i], '/') : std::vector<std::string>(); };
+    const auto cpus = pair(1), memory = pair(2);
+    const auto cpus_at = [&](std::size_t i) {
+      const auto value = i < cpus.size() ? parse_cpus(cpus[i]) : Result<MilliCpus>(MilliCpus{});
+      return number(value ? *value : MilliCpus{});
+    };
+    const auto memory_at = [&](std::size_t i) {
+      const auto value = i < memory.size() ? parse_size(memory[i]) : Result<Bytes>(Bytes{});
+      return number(value ? *value : Bytes{});
+    };
+    return cli::json_object({{"node", in_quotes(part.empty() ? "" : part[0])},
+                             {"cpus_free", cpus_at(0)},
+                             {"cpus", cpus_at(1)},
+                             {"memory_free_bytes", memory_at(0)},
+                             {"memory_bytes", memory_at(1)}});
+  });
+}
+
+// "gpu/nvidia GPU-1 0 good taken;...": kind, id, NUMA node ("-" where not known), health, whether it is free.
+std::string devices_list(const std::string& text) {
+  return list(words(text, ';'), [](const std::string& one) {
+    const auto part = words(one, ' ');
+    const auto at = [&](std::size_t i) { return i < part.size() ? part[i] : std::string(); };
+    return cli::json_object({{"kind", in_quotes(at(0))},
+                             {"id", in_quotes(at(1))},
+                             {"node", at(2) == "-" ? "null" : in_quotes(at(2))},
+                             {"healthy", truth(at(3) != "ill")},
+                             {"use", in_quotes(at(4))}});
+  });
+}
+
 std::string agent_object(const AgentView& a) {
   return cli::json_object({{"name", in_quotes(a.row.name)},
                            {"state", in_quotes(a.state)},
@@ -62,7 +108,9 @@ std::string agent_object(const AgentView& a) {
                            {"reason", in_quotes(field(a.row, "cordon"))},
                            {"drain_in", in_quotes(field(a.row, "drain_in"))},
                            {"offered", in_quotes(field(a.row, "offered"))},
-                           {"notes", in_quotes(field(a.row, "notes"))}});
+                           {"notes", in_quotes(field(a.row, "notes"))},
+                           {"nodes", nodes_list(field(a.row, "nodes"))},
+                           {"device_list", devices_list(field(a.row, "device_list"))}});
 }
 
 std::string framework_object(const FrameworkView& f) {
@@ -129,6 +177,25 @@ std::string counters_object(const Row& leader) {
   return cli::json_object(members);
 }
 
+std::string job_object(const JobView& j) {
+  const auto moment = [](Duration wall) { return wall > Duration{0} ? seconds_text(wall) : std::string("null"); };
+  return cli::json_object({{"id", in_quotes(j.id)},
+                           {"name", in_quotes(j.name)},
+                           {"user", in_quotes(j.user)},
+                           {"state", in_quotes(j.state)},
+                           {"reason", in_quotes(j.reason)},
+                           {"hosts", in_quotes(j.hosts)},
+                           {"cpus", number(j.cpus)},
+                           {"submitted", moment(j.submitted)},
+                           {"started", moment(j.started)},
+                           {"ended", moment(j.ended)},
+                           {"estimated_start", moment(j.estimated_start)},
+                           {"elapsed_seconds", seconds_text(j.elapsed)},
+                           {"time_limit_seconds", j.time_limit == kNoLimit ? "null" : seconds_text(j.time_limit)},
+                           {"exit_code", std::to_string(j.exit_code)},
+                           {"exit_signal", std::to_string(j.exit_signal)}});
+}
+
 std::string jobs_object(const JobsView& jobs) {
   Members reasons;
   for (const auto& [reason, count] : jobs.by_reason) reasons.emplace_back(clean_utf8(reason), number(count));
@@ -139,7 +206,8 @@ std::string jobs_object(const JobsView& jobs) {
                            {"submitted", number(jobs.submitted)},
                            {"started", number(jobs.started)},
                            {"ended", number(jobs.ended)},
-                           {"pending_by_reason", cli::json_object(reasons)}});
+                           {"pending_by_reason", cli::json_object(reasons)},
+                           {"jobs", list(jobs.jobs, job_object)}});
 }
 
 // A list for each curve: a point is at the same place in all.

@@ -57,12 +57,21 @@ struct EventView {
 constexpr std::array<std::string_view, 7> kAgentStates = {"up",       "unreachable", "draining", "drained",
                                                           "cordoned", "expected",    "removed"};
 
+// One job, or task of an array, or the rest of an array that waits. Times are wall time, 0 where not yet.
+struct JobView {
+  std::string id, name, user, state, reason, hosts;
+  MilliCpus cpus;
+  Duration submitted{0}, started{0}, ended{0}, elapsed{0}, time_limit{0}, estimated_start{0};  // time_limit: kNoLimit for none
+  std::int32_t exit_code = 0, exit_signal = 0;
+};
+
 // The batch framework's queue, where it could be asked.
 struct JobsView {
   bool known = false;
   std::uint64_t pending = 0, held = 0, running = 0, completing = 0;  // held ones are among the pending
   std::uint64_t submitted = 0, started = 0, ended = 0;               // since the framework started
   std::vector<std::pair<std::string, std::uint64_t>> by_reason;      // pending ones
+  std::vector<JobView> jobs;                                         // some that run, some that wait, the latest that ended
 };
 
 struct Totals {

@@ -162,6 +162,42 @@ TEST(Snapshot, HasTheNumbersAndTheLabels) {
     EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
 }
 
+TEST(Snapshot, SaysWhatIsInsideAnAgent) {
+  View view = view_of_two();
+  Row row = agent_row("h1", "up", "8", "3.5");
+  row.fields.emplace_back("nodes", "0 3.5/4 1536MiB/4GiB;1 0/4 0B/4GiB");
+  row.fields.emplace_back("device_list", "gpu/nvidia GPU-1 0 good part;fpga x - ill unavailable");
+  view.agents = {agent_view(row)};
+  const std::string json = snapshot_json(view, JobsView{}, healthy(), History(seconds(720)));
+  for (const char* part :
+       {R"({"node": "0", "cpus_free": 3.5, "cpus": 4, "memory_free_bytes": 1610612736, "memory_bytes": 4294967296})",
+        R"({"node": "1", "cpus_free": 0, "cpus": 4, "memory_free_bytes": 0, "memory_bytes": 4294967296})",
+        R"({"kind": "gpu/nvidia", "id": "GPU-1", "node": "0", "healthy": true, "use": "part"})",
+        R"({"kind": "fpga", "id": "x", "node": null, "healthy": false, "use": "unavailable"})"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
+  // A master of another version, or none that is well: nothing worse than nothing.
+  for (const char* text : {"", ";", "0", "0 a/b c/d", " / /;/"}) {
+    row.fields[row.fields.size() - 2].second = text;
+    row.fields.back().second = text;
+    view.agents = {agent_view(row)};
+    EXPECT_NE(snapshot_json(view, JobsView{}, healthy(), History(seconds(720))).find("\"nodes\": ["), std::string::npos);
+  }
+}
+
+TEST(Snapshot, ShowsJobsWhateverTheirNames) {
+  JobsView jobs;
+  jobs.known = true;
+  JobView job;
+  job.id = "12_3", job.name = "</script>\"\xff", job.user = "ada", job.state = "RUNNING", job.hosts = "h1";
+  job.cpus = MilliCpus(1500), job.submitted = seconds(1'700'000'000), job.elapsed = milliseconds(2500), job.time_limit = kNoLimit;
+  jobs.jobs = {job};
+  const std::string json = snapshot_json(view_of_two(), jobs, healthy(), History(seconds(720)));
+  for (const char* part : {"\"id\": \"12_3\", \"name\": \"</script>\\\"\xef\xbf\xbd\", \"user\": \"ada\", \"state\": \"RUNNING\"",
+                           R"("cpus": 1.5)", R"("submitted": 1700000000.000, "started": null, "ended": null)",
+                           R"("elapsed_seconds": 2.500)", R"("time_limit_seconds": null)"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
+}
+
 TEST(Snapshot, BeforeTheFirstLookSaysSo) {
   const std::string json = snapshot_json(View{}, JobsView{}, Health{}, History(seconds(720)));
   EXPECT_NE(json.find("\"number\": 0"), std::string::npos);

@@ -56,7 +56,7 @@ fi
 for file in "$B"/bin/*; do [ -L "$file" ] || [ -d "$file" ] || put "$file" "/build/bin/${file##*/}"; done
 put "$B/tests/bin/agent" /build/tests/bin/agent
 for file in "$B"/tests/tools/*; do
-  case $file in *.d) ;; *) put "$file" "/build/tests/tools/${file##*/}" ;; esac
+  case $file in *.d | *.o | */herd) ;; *) put "$file" "/build/tests/tools/${file##*/}" ;; esac
 done
 cp -P "$B"/libbourse.so* "$root/build/"
 find "$root/build" -type f -exec strip -g {} + 2>/dev/null || true
