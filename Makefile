@@ -46,7 +46,7 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libmunge-dev libraft-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libmunge-dev libraft-dev libcurl4-openssl-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
              prometheus curl crun umoci munge chromium

@@ -4,6 +4,7 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "agent/checkpoint.h"
@@ -15,6 +16,7 @@
 #include "agent/slices.h"
 #include "agent/status_stream.h"
 #include "agent/tasks.h"
+#include "agent/tracer.h"
 #include "agent/turn.h"
 #include "common/core/hooks.h"
 #include "common/world/log.h"
@@ -43,6 +45,8 @@ struct Agent::Impl {
         lending(slices, tasks) {
     session.on_hello([this] { return hello(); });
     session.on_figures([this] { return figures(); });
+    if (options.trace) tracer.emplace(options.id);
+    tasks.set_collector(options.tasks_collector);
     probes.configure(options.settings);
     lending.configure(options.settings.lend);
     warm.configure(options.settings.warm);
@@ -58,6 +62,7 @@ struct Agent::Impl {
   TaskTable tasks;
   Oversubscription lending;
   WarmPools warm;
+  std::optional<AgentTracer> tracer;
   bool dead = false;      // refused to start
   bool restored = false;  // there was an earlier life
   ProbeTable probes;
@@ -512,6 +517,7 @@ void Agent::step(Time now, const Event& event, Actions& out) {
   if (a.dead) return;
   if (a.book.wants_snapshot()) a.book.snapshot(out, a.everything());
   a.hold_back(out);
+  if (a.tracer) a.tracer->saw(now, event, out);
 }
 
 Agent::View Agent::view() const {

@@ -17,7 +17,9 @@ struct AgentOptions {
   std::string boot_id;
   AgentSettings settings;
   bool fence_without_leader = true;
-  std::size_t masters = 1;  // that its driver knows
+  std::size_t masters = 1;      // that its driver knows
+  bool trace = false;           // tell of slices and tasks that come with a trace context, as spans
+  std::string tasks_collector;  // what tasks that are traced find in OTEL_EXPORTER_OTLP_ENDPOINT; "": nothing
 };
 
 class Agent final : public Actor {

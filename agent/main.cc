@@ -26,6 +26,7 @@
 #include "common/world/log.h"
 #include "common/world/program.h"
 #include "common/world/spawn.h"
+#include "common/world/trace_export.h"
 #include "common/world/transport.h"
 
 namespace bourse {
@@ -99,6 +100,7 @@ struct World {
   Context context;
   LogFile::Content content;
   std::unique_ptr<LogFile> log;  // goes before the reactor
+  std::unique_ptr<TraceExporter> tracer;
   std::unique_ptr<Agent> agent;
   std::unique_ptr<MasterLink> link;
   std::unique_ptr<Executor> executor;
@@ -206,6 +208,11 @@ Result<> run(Program& program, const std::string& id_option) {
   options.boot_id = boot_id();
   options.settings = plan.settings;
   options.masters = config.list("cluster", "masters").size();
+  if (auto tracing = BOURSE_TRY(trace_options(config, "bourse-agent"))) {
+    options.trace = true;
+    options.tasks_collector = tracing->tasks_endpoint;
+    w.tracer = BOURSE_TRY(TraceExporter::open(*std::move(tracing)));
+  }
   w.agent = std::make_unique<Agent>(std::move(options));
 
   auto post = [&w](Event event) { w.driver->post(std::move(event)); };
@@ -251,6 +258,7 @@ Result<> run(Program& program, const std::string& id_option) {
   hooks.host = [&w](const HostAction& action) { w.executor->execute(action); };
   hooks.stop = [&w] { w.reactor.stop(); };
   hooks.reload = [&w, &program](std::uint64_t tag) { reload(w, program, tag); };
+  if (w.tracer) hooks.spans = [&w](std::vector<Span> spans) { w.tracer->add(std::move(spans)); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.agent, std::move(hooks));
   w.driver->use_log(w.log.get());
   w.reactor.on_signal(SIGTERM, [&w] { w.reactor.stop(); });

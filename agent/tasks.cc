@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <optional>
 
+#include "agent/tracer.h"
 #include "common/core/hooks.h"
 #include "common/wire/wire.h"
 #include "common/world/log.h"
@@ -110,6 +112,18 @@ void TaskTable::add_environment(const Turn& turn, const Task& task, TaskSpec& sp
   };
   if (const SliceTable::Slice* slice = slices_.find(task.slice); slice != nullptr)
     for (auto& variable : slices_.inventory().device_environment(slice->spec)) ours.push_back(std::move(variable));
+  if (!spec.trace.empty() || !collector_.empty()) {
+    const auto theirs = [&](std::string_view name) -> std::optional<std::string> {
+      for (const std::string& variable : spec.env)
+        if (variable.size() > name.size() && variable[name.size()] == '=' && variable.starts_with(name))
+          return variable.substr(name.size() + 1);
+      return std::nullopt;
+    };
+    ours.emplace_back("OTEL_RESOURCE_ATTRIBUTES", resource_attributes(theirs("OTEL_RESOURCE_ATTRIBUTES").value_or(""),
+                                                                      turn.session.cluster(), agent_, task.key));
+    // Who has a collector of his own keeps it.
+    if (!collector_.empty() && !theirs("OTEL_EXPORTER_OTLP_ENDPOINT")) ours.emplace_back("OTEL_EXPORTER_OTLP_ENDPOINT", collector_);
+  }
   // A job submitted from within a job exports the outer one's: ours replace them. TRACEPARENT stays where we have none.
   std::erase_if(spec.env, [&](const std::string& variable) {
     if (variable.empty()) return false;

@@ -31,6 +31,7 @@ class TaskTable {
       : agent_(std::move(agent)), default_grace_(default_grace), slices_(slices), streams_(streams) {}
   void set_default_grace(Duration grace) { default_grace_ = grace; }
   void use_warm(WarmPools* pools) { warm_ = pools; }
+  void set_collector(std::string endpoint) { collector_ = std::move(endpoint); }  // for tasks that are traced
 
   void launch(Turn& turn, const Launch& message);
   void kill(Turn& turn, const Kill& message);
@@ -127,6 +128,7 @@ class TaskTable {
 
   AgentId agent_;
   Duration default_grace_;
+  std::string collector_;
   SliceTable& slices_;
   StatusStreams& streams_;
   WarmPools* warm_ = nullptr;

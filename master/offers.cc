@@ -315,7 +315,9 @@ void on_accept(House& h, const Session& from, const Message& message) {
       h.gangs.rows.at(gang_row).held[agent] = false;
     }
     hooks::crash_point("master.before_carve");
-    h.send(h.agents.at(agent).way(), std::move(carve));
+    // What the accept is for goes with it: the agent's spans belong there.
+    Message ask{h.epoch, h.incarnation, message.trace, std::move(carve)};
+    if (const PeerId way = h.agents.at(agent).way(); way.value != 0) h.out->send(way, std::move(ask));
   }
 }
 

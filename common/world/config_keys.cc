@@ -183,6 +183,13 @@ const std::vector<ConfigKey>& config_keys() {
       {"console", "agent_metrics", kInteger, "1000",
        "Most agents that get metrics of their own; in a larger cluster there are only sums.", 0, 100'000},
 
+      {"trace", "endpoint", kText, "",
+       "OpenTelemetry collector for traces by OTLP/HTTP, such as http://127.0.0.1:4318; empty means $OTEL_EXPORTER_OTLP_ENDPOINT, "
+       "or "
+       "none."},
+      {"trace", "sample", kInteger, "1000", "Jobs of which traces are kept, in permille, where their submitter does not say.", 0,
+       1000},
+
       {"log", "level", kText, "info", "Least important level that is logged.", 0, INT64_MAX, "debug|info|warn|error"},
   };
   return keys;

@@ -156,7 +156,7 @@ int bourse_demand_lasts(bourse_demand* d, uint64_t line, int64_t lasts) {
 int bourse_accept_new(bourse_accept** accept) { return make(accept); }
 void bourse_accept_free(bourse_accept* accept) { delete accept; }
 int bourse_accept_clear(bourse_accept* a) {
-  return with(a, [&] { return a->value = Accept{}, 0; });
+  return with(a, [&] { return a->value = Accept{}, a->trace.clear(), 0; });
 }
 int bourse_accept_all_or_nothing(bourse_accept* a, int32_t on) {
   return with(a, [&] { return a->value.all_or_nothing = on != 0, 0; });
@@ -178,6 +178,10 @@ int bourse_accept_offer(bourse_accept* a, uint64_t offer, uint64_t generation, i
     a->value.items.push_back(std::move(item));
     return 0;
   });
+}
+int bourse_accept_trace(bourse_accept* a, const char* traceparent) {
+  if (!a || !traceparent) return BOURSE_E_INVALID;
+  return guard([&] { return a->trace = traceparent, 0; });
 }
 int bourse_accept_slice(bourse_accept* a, uint64_t slice, const bourse_shape* shape, int64_t expiry, uint64_t line) {
   if (!a || !shape || slice == 0 || expiry < 0 || a->value.items.empty()) return BOURSE_E_INVALID;

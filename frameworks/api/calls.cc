@@ -78,7 +78,7 @@ int bourse_client_accept(bourse_client* client, const bourse_accept* accept, uin
         return bad(client,
                    std::string("accept: ") + (list == &offers ? "offer " : "slice ") + std::to_string(*twice) + " is in it twice");
     }
-    say(client, AcceptOffers{accept->value});
+    say(client, AcceptOffers{accept->value, accept->trace});
     if (sequence) *sequence = client->client->last_accept().value;
     return 0;
   });

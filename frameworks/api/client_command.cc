@@ -26,7 +26,7 @@ void Client::Impl::command(Time, const AcceptOffers& body, Actions& out, Up& up)
   const Accept& accept = offers.accept(body.accept);
   for (const auto& item : accept.items)
     for (const auto& slice : item.slices) slices.asked(slice.number, accept.gang);
-  if (phase == Phase::kUp) send(out, accept);
+  if (phase == Phase::kUp) send(out, accept, body.trace);
 }
 
 void Client::Impl::command(Time, const DeclineOffers& body, Actions& out, Up&) {

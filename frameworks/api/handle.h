@@ -30,6 +30,7 @@ struct bourse_demand {
 };
 struct bourse_accept {
   bourse::Accept value;
+  std::string trace;
 };
 struct bourse_task_spec {
   bourse::TaskSpec value;

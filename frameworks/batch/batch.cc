@@ -360,6 +360,7 @@ void Batch::on(const Durable& e) {
     if (job->script != nullptr) job->script->stored = true;
     if (job->env != nullptr) job->env->stored = true;
     ++submitted_;
+    if (trace_) trace_submitted(*job);
     settle_depend(*job);
     if ((job = jobs_.find(id)) != nullptr) qualify(*job);
   }
@@ -437,6 +438,7 @@ void Batch::session(const SessionRefused& e) {
   out_->stop = true;
 }
 void Batch::session(const OfferMade& e) {
+  if (trace_) trace_offer(e.offer.id);
   alloc_.offer(e.offer);
   dirty_ = true;
 }
@@ -482,6 +484,7 @@ void Batch::session(const SliceReady& e) {
   it->second.state = JobState::kRunning;
   const Job& job = *jobs_.find(it->second.job);
   if (watches_.contains(job.id)) changed(run_info(job, it->second, false), job.id, false);
+  if (it->second.trace) it->second.trace->ready = now_.wall;
 }
 
 void Batch::session(const GangReady&) {}

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/core/actor.h"
+#include "common/core/span.h"
 #include "frameworks/batch/allocations.h"
 #include "frameworks/batch/class_order.h"
 #include "frameworks/batch/depend.h"
@@ -43,6 +44,15 @@ constexpr std::size_t kFlushRecordsMax = 5000;     // end records in one step
 constexpr std::size_t kAheadMax = 16;              // jobs that follow in one slice
 constexpr std::size_t kTroublesMax = 10'000;       // jobs whose last failed start is remembered, for `bourse why`
 constexpr std::size_t kPacesMax = 10'000;          // kinds of jobs whose run time is remembered
+constexpr std::size_t kTraceTimesMax = 10'000;     // while tracing: offers, and jobs queued again, of which is known when
+
+// What is told of a run when it has started or ended, while tracing. Times are wall time; 0: there was no such moment.
+struct RunTrace {
+  TraceContext job;   // of the job's, or the array task's, own span
+  TraceContext task;  // of this run: what the task itself is told
+  Duration queued{0}, decided{0}, offered{0}, ready{0};
+  bool told = false;  // how it came to start
+};
 
 // One run of a job or array task, from the decision to start it until its end is on record.
 struct Run {
@@ -65,6 +75,7 @@ struct Run {
   std::uint32_t steps = 0, next_step = 1;
   bool follows = false;  // waits in its slice for those before it
   bool in_turn = false;  // was sent to follow; it may have its turn by now
+  std::unique_ptr<RunTrace> trace;
 };
 
 class Batch final : public Actor {
@@ -72,6 +83,8 @@ class Batch final : public Actor {
   explicit Batch(BatchOptions options);
   ~Batch() override;
   void step(Time now, const Event& event, Actions& out) override;
+  // Before Started: tell what becomes of jobs, as spans; of so many permille of those whose submitter does not say whether to.
+  void set_tracing(std::uint32_t permille) { trace_ = true, trace_permille_ = permille; }
 
   // For the outer driver, on its thread: is this job still here (else the history has it)?
   [[nodiscard]] bool knows(const JobSelector& job) const;
@@ -243,6 +256,18 @@ class Batch final : public Actor {
   void note_pace(const SliceKind& kind, Duration ran);
   void find_slice(Run& run, std::uint64_t number, Slice slice);
 
+  // batch_trace.cc: spans of what becomes of jobs. Only with trace_
+  [[nodiscard]] TraceContext job_trace(const Job& job, std::optional<TraceContext>* submitter = nullptr) const;
+  [[nodiscard]] TraceContext rank_trace(const Job& job, std::uint64_t rank, const TraceContext& whole) const;
+  [[nodiscard]] std::string accept_trace(const Job& job, std::uint64_t rank) const;
+  std::string trace_launch(const Job& job, Run& run);
+  void trace_offer(OfferId offer);
+  void trace_requeue(const Job& job, Run& run, const std::string& why);
+  void trace_submitted(const Job& job);
+  void trace_way(Run& run, Duration started, const std::string& failure);
+  void trace_over(const Job& job, Run& run, Duration started, Duration ended, const std::string& failure);
+  void trace_ended(const Job& job, const Ended& note);
+
   // batch_tools.cc: what the tools ask
   void handle(const Asker& asker, const Who& who, const QueueRequest& request);
   void handle(const Asker& asker, const Who& who, const JobRequest& request);
@@ -276,6 +301,8 @@ class Batch final : public Actor {
   [[nodiscard]] static TaskId step_id(Run& run, const std::string& key);
 
   BatchOptions options_;
+  bool trace_ = false;
+  std::uint32_t trace_permille_ = 1000;
   Time now_;
   Actions* out_ = nullptr;  // of the step at hand
 
@@ -322,6 +349,10 @@ class Batch final : public Actor {
   std::map<SliceKind, Duration> paces_;    // how long such jobs ran lately
   bool ahead_armed_ = false;
   std::map<OfferId, Accept::Item> taking_;  // while a pass decides
+  std::string taking_trace_;                // of the first job that takes
+  // Wall times, only with trace_: when offers came, and when what has a number was queued again.
+  std::map<OfferId, Duration> offer_times_;
+  std::map<std::uint64_t, Duration> requeue_times_;
   std::set<OfferId> used_up_;
   std::map<std::uint32_t, OfferId> cursor_;  // by layout: offers before this one have nothing for it in this pass
   bool shadow_armed_ = false;

@@ -1,5 +1,6 @@
 // When jobs start: qualification, the scheduling pass, launches, demand.
 #include <algorithm>
+#include <utility>
 
 #include "common/core/hooks.h"
 #include "common/core/vm_image.h"
@@ -287,6 +288,7 @@ void Batch::schedule() {
     pass_with_head(head, reservation);
   if (!taking_.empty()) {
     AcceptOffers accept;
+    accept.trace = std::exchange(taking_trace_, {});
     for (auto& [offer, item] : taking_) accept.accept.items.push_back(std::move(item));
     out_->session.insert(out_->session.begin(), std::move(accept));  // ahead of the launches into these slices
     taking_.clear();
@@ -451,6 +453,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
       together.accept.items.push_back({offer->id, offer->generation, {std::move(asked)}, false});
       used_up_.insert(offer->id);
     } else {
+      if (trace_ && taking_trace_.empty()) taking_trace_ = accept_trace(job, *rank);
       auto& item = taking_[offer->id];
       item.offer = offer->id, item.generation = offer->generation;
       item.slices.push_back(std::move(asked));
@@ -462,6 +465,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
   if (gang) {
     together.accept.all_or_nothing = true;
     together.accept.gang = gang_id;
+    if (trace_) together.trace = accept_trace(job, *rank);
     out_->session.push_back(std::move(together));
   }
   // The master takes off by itself what is accepted. Else a job that comes now would make the demand what it was, and not be told. Not
@@ -633,6 +637,7 @@ void Batch::launch(Job& job, Run& run) {
   task.kill_grace = options_.kill_grace;
   task.in_turn = run.in_turn;
   task.priority = static_cast<std::int32_t>(std::clamp<std::int64_t>(job.rank_priority, INT32_MIN, INT32_MAX));
+  if (trace_) task.trace = trace_launch(job, run);
   task.warn_signal = spec.warn_signal, task.warn_before = spec.warn_before, task.warn_shell_only = spec.warn_shell_only;
   out_->session.push_back(std::move(command));
 }

@@ -5,6 +5,7 @@
 #include "common/core/hooks.h"
 #include "common/world/log.h"
 #include "frameworks/batch/batch.h"
+#include "frameworks/batch/ending.h"
 
 namespace bourse::batch {
 namespace {
@@ -117,6 +118,7 @@ void Batch::update(const TaskUpdate& e) {
             now_.mono - (run.launched_mono == kNoLimit ? std::max(now_.wall - run.started, Duration{0}) : Duration{0});
       const bool news = run.state != JobState::kRunning && run.state != JobState::kCompleting;
       if (news) run.state = JobState::kRunning;
+      if (trace_) trace_way(run, run.started, {});
       if (news) changed(run_info(*job, run, false), job->id, false);
       if (waiters_.contains(job->id)) target_changed(job->id);
     }
@@ -182,6 +184,7 @@ void Batch::requeue(Run& run, bool ran, const std::string& why) {
     return finish(run, status);
   }
   out_->log(log_text(LogLevel::kInfo, "requeued", {{"task", run.task.str()}, {"reason", why}}));
+  if (trace_) trace_requeue(job, run, why);
   alloc_.planner().finish(number);
   order_.ended(number, now_.wall);
   free_slices(run);
@@ -272,6 +275,7 @@ void Batch::finish(Run& run, const TaskStatus& status) {
   Ended note;
   note.job = job.id, note.first = note.last = run.rank;
   note.ok = info.state == JobState::kCompleted;
+  if (trace_) trace_over(job, run, info.started, info.ended, note.ok ? "" : how_it_ended(info).front());
   alloc_.planner().finish(number);
   order_.ended(number, now_.wall);
   free_slices(run);
@@ -292,6 +296,7 @@ void Batch::ended(Ended note) {
   Job* job = jobs_.find(note.job);
   ended_ += note.last - note.first + 1;
   if (job == nullptr) return;
+  if (trace_) trace_ended(*job, note);
   outcomes_.note(job->number(note.first), job->number(note.last), note.ok);
   if (note.whole && job->array) {
     target_changed(note.job);  // while its tasks can still be told apart

@@ -16,6 +16,7 @@
 #include "common/world/program.h"
 #include "common/world/reactor.h"
 #include "common/world/spawn.h"
+#include "common/world/trace_export.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/options.h"
@@ -35,6 +36,7 @@ struct World {
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::unique_ptr<policy::Configured> policy;
+  std::unique_ptr<TraceExporter> tracer;
   std::unique_ptr<Batch> batch;
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionBridge> session;
@@ -127,7 +129,13 @@ Result<> run(Program& program) {
   if (const std::string file = config.text("batch", "policy_learnt"); !file.empty())
     options.policy_learnt = BOURSE_TRY(read_file(file, BOURSE_STATE_MAX));
   options.policy_budget = config.duration("batch", "policy_budget");
+  std::uint32_t trace_permille = 0;
+  if (auto tracing = BOURSE_TRY(trace_options(config, "bourse-batch"))) {
+    trace_permille = tracing->sample_permille;
+    w.tracer = BOURSE_TRY(TraceExporter::open(*std::move(tracing)));
+  }
   w.batch = std::make_unique<Batch>(std::move(options));
+  if (w.tracer) w.batch->set_tracing(trace_permille);
 
   Driver::Hooks hooks;
   hooks.reply = [&w](PeerId peer, std::string bytes) { w.tools.send(peer, std::move(bytes)); };
@@ -138,6 +146,7 @@ Result<> run(Program& program) {
     w.store->append(w.reactor, std::move(appends), std::move(done));
   };
   hooks.stop = [&w] { w.reactor.stop(); };
+  if (w.tracer) hooks.spans = [&w](std::vector<Span> spans) { w.tracer->add(std::move(spans)); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.batch, std::move(hooks));
 
   BridgeOptions bridge;

@@ -209,6 +209,7 @@ struct SessionBridge::Impl {
         complain("accept_slice", bourse_accept_slice(raw, slice.number, shape.get(), slice.expiry.count(), slice.line));
       }
     }
+    if (!c.trace.empty()) bourse_accept_trace(raw, c.trace.c_str());
     complain("accept", bourse_client_accept(client, raw, nullptr));
   }
   void say(const DeclineOffers& c) {

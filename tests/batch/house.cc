@@ -89,6 +89,7 @@ bool House::step_one() {
 
 void House::execute(Actions& actions) {
   HeldStep held{actions.ticket, std::move(actions.appends), std::move(actions.session), std::move(actions.replies)};
+  spans.insert(spans.end(), std::make_move_iterator(actions.spans.begin()), std::make_move_iterator(actions.spans.end()));
   for (const TimerKey& key : actions.disarms) timers_.erase(key);
   for (const Arm& arm : actions.arms) timers_[arm.key] = now.mono + arm.after;
   if (held.appends.empty()) return release(std::move(held));
@@ -164,6 +165,7 @@ void House::command(const SessionCommand& c) {
     demand = d->lines;
   } else if (const auto* accept = std::get_if<AcceptOffers>(&c)) {
     ++accepts;
+    if (!accept->trace.empty()) accept_trace = accept->trace;
     bool ok = true;
     for (const auto& item : accept->accept.items) ok = ok && offers_.contains(item.offer);
     std::vector<SliceReady> ready;

@@ -84,6 +84,8 @@ class House {
   std::map<TaskId, int> launches;
   std::vector<Kill> kills;
   std::deque<ToolReply> replies;
+  std::vector<Span> spans;
+  std::string accept_trace;  // of the last accept that had one
   std::vector<DemandLine> demand;
   std::string refusal;
   std::uint64_t accepts = 0, steps = 0;

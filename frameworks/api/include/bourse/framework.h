@@ -555,6 +555,8 @@ BOURSE_API int bourse_accept_offer(bourse_accept* accept, uint64_t offer, uint64
 /* [free] A slice out of the offer opened last. `slice` from bourse_client_slice_number(). `expiry`: idle time after which the agent
  * gives it back by itself, 0 never. `line`: the demand line it serves, or 0. INVALID before the first bourse_accept_offer(). */
 BOURSE_API int bourse_accept_slice(bourse_accept* accept, uint64_t slice, const bourse_shape* shape, int64_t expiry, uint64_t line);
+/* [free] W3C trace context of what it is for: the master's and the agents' spans about it go below that span. "" is none. */
+BOURSE_API int bourse_accept_trace(bourse_accept* accept, const char* traceparent);
 
 /* --- task specification ------------------------------------------------------------------------------------------------------ */
 
