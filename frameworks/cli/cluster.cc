@@ -187,7 +187,9 @@ Result<> write_config(const ClusterWish& wish, const std::vector<LocalMaster>& m
       masters.empty() && !set_by_hand && ((fresh && listen == kDefaultListen) || (port > 0 && !port_is_free(port)) || port == 0);
   if (choose) overrides.push_back(fmt::format("master.listen=tcp://127.0.0.1:{}", BOURSE_TRY(free_port())));
   overrides.insert(overrides.end(), wish.overrides.begin(), wish.overrides.end());
-  if (choose || set_by_hand || fresh) {
+  const bool masters_by_hand = std::any_of(wish.overrides.begin(), wish.overrides.end(),
+                                           [](const std::string& o) { return o.starts_with("cluster.masters="); });
+  if ((choose || set_by_hand || fresh) && !masters_by_hand) {
     const Config chosen = BOURSE_TRY(Config::read(fresh ? "" : path, overrides));
     std::string all = masters.empty() ? chosen.text("master", "listen") : "";
     for (const LocalMaster& master : masters) all += (all.empty() ? "" : ",") + master.endpoint;

@@ -97,7 +97,7 @@ class Supervisor {
   static std::vector<std::string> of_group(const Cluster& cluster, const LocalMaster& master) {
     std::string peers;
     for (const LocalMaster& one : cluster.masters) peers += (peers.empty() ? "" : ",") + one.name + "=" + one.raft;
-    return {"--set", "master.name=" + master.name, "--set", "master.raft=" + master.raft, "--set", "master.peers=" + peers};
+    return {"--set", "master.id=" + master.name, "--set", "master.raft=" + master.raft, "--set", "master.peers=" + peers};
   }
 
   static std::string program(const std::string& bin, const std::string& name) {

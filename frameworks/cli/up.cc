@@ -56,11 +56,6 @@ int up_main(int argc, char** argv) {
   app.option("--set", wish.overrides, "section.key=value, kept in its bourse.conf").one_each();
   app.option("--timeout", timeout_text, "How long it may take until all is ready (default: 30s)");
   if (const int status = app.parse(argc, argv); status >= 0) return status;
-  if (wish.masters > 1) {  // RAFT
-    return complain(
-        program, Error(Code::kUnsupported, "--masters: this version has one master; it recovers from its log when it is restarted"),
-        2);
-  }
   if (wish.masters > 1 && wish.masters % 2 == 0) {
     return complain(program,
                     Error(Code::kInvalid, fmt::format("--masters: {} can lose no more of them than {}; choose an odd number",
