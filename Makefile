@@ -125,7 +125,7 @@ BUNDLES := \
   frameworks/cli/plot+plugin+probe frameworks/cli/simulate+simulate_input+simulate_report frameworks/cli/simulate_svg+status+step \
   frameworks/cli/supervisor+up \
   master/agents+allocator+explain+frameworks master/gangs+ledger+master+offers \
-  master/operators+registry+roles+sessions master/slices+status \
+  master/allocator_kept+claims+harm+reservations master/operators+registry+reserve_actions+roles+sessions master/slices+status \
   plugins/policy/binpack+book+builtin+catalog plugins/policy/drf+hdrf+hybrid+params plugins/policy/fgd+fifo plugins/policy/host+sjf+usage
 TOGETHER ?= $(if $(SAN),no,yes)
 ifeq ($(TOGETHER),no)

@@ -188,6 +188,7 @@ void admit_agent(House& h, const Received& received, bool known_before) {
     ix = h.agents.add(hello.agent);
     h.ledger.open_account(ix);
     h.lent.open_account(ix);
+    agent_decided(h, ix);  // a maintenance window may name it
     row = &h.agents.at(ix);
   } else if (!row->present) {
     --h.agents.missing;
@@ -264,6 +265,7 @@ void agent_silent(House& h, AgentIx ix, std::string_view why) {
   h.allocator.total_changed(h.agents.total);
   gang_agent_lost(h, ix, "agent " + row.id.str() + " is unreachable");
   end_offers_of_agent(h, ix, OfferEnd::kAgentLost);
+  h.claims.agent_lost(h, ix);
   if (hooks::mutant("master.unreachable_is_terminal")) {
     const std::set<SliceId> slices = row.slices;
     for (const SliceId& id : slices) lose_slice(h, id, SliceEnd::kAgentLost, "its agent is unreachable");
@@ -288,9 +290,23 @@ void agent_decided(House& h, AgentIx ix) {
     row.drain_deadline = h.now.mono + std::max(Duration{1}, drain->second.deadline - h.now.wall);
     h.agents.drains.push(std::max(h.now.mono, row.drain_deadline - h.options.revoke_grace), ix);
   }
+  const ReservationTable::Window window = h.reservations.window(h, row.id);
+  if (window.shut) {
+    // As a drain whose deadline is its start. One that is due earlier stays so.
+    const Duration closes = h.now.mono + std::max(Duration{0}, window.closes - h.now.wall);
+    const bool sooner = row.draining && row.drain_deadline.count() > 0 && row.drain_deadline <= closes;
+    if (!row.draining) row.drain_reason = window.reason;
+    if (!sooner) row.drain_deadline = closes;
+    row.draining = true;
+    h.agents.drains.push(std::max(h.now.mono, row.drain_deadline - h.options.revoke_grace), ix);
+  }
+  const bool moved = row.closes != window.closes;
+  row.closes = window.closes, row.reopens = window.reopens;
   set_labels(h, row);
-  // Offers carry labels, and were shaped by constraints on them.
-  if (!row.open() || row.labels != labels) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
+  // Offers carry labels, and were shaped by constraints on them; and they say how long the agent is open.
+  if (!row.open() || row.labels != labels || moved) end_offers_of_agent(h, ix, OfferEnd::kRescinded);
+  if (!row.open()) h.claims.agent_lost(h, ix);
+  if (moved) h.allocator.agent_dirty(ix);
   h.ledger.set_open(ix, row.open());
   h.lent.set_open(ix, row.open());
   if (row.labels != labels) h.allocator.agent_dirty(ix);
@@ -309,6 +325,7 @@ void drains_due(House& h) {
     const std::set<SliceId> slices = row.slices;
     for (const SliceId& id : slices) revoke_slice(h, id, std::max(left, Duration{0}), reason);
     if (left > Duration{0}) h.agents.drains.push(row.drain_deadline, ix);
+    if (slices.empty() && left <= Duration{0}) continue;
     h.log(LogLevel::kInfo, left > Duration{0} ? "drain_asks" : "drain_takes",
           {{"agent", row.id.str()}, {"slices", std::to_string(slices.size())}, {"reason", row.drain_reason}});
   }
@@ -345,7 +362,7 @@ AgentFacts facts_of(const House& h, AgentIx ix) {
                       : row.draining   ? State::kDraining
                       : row.cordoned   ? State::kCordoned
                                        : State::kUp;
-  return {row.id, state, h.ledger.account(ix).target, row.labels, row.incarnation, row.degraded};
+  return {row.id, state, h.ledger.account(ix).target, row.labels, row.incarnation, row.degraded, row.closes, row.reopens};
 }
 
 void send_facts(House& h) {

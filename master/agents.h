@@ -31,8 +31,9 @@ struct AgentRow {
   bool cordoned = false, draining = false;
   bool degraded = false;
   std::string cordon_reason, drain_reason, boot_id;
-  Duration drain_deadline{0};  // mono; 0: none
-  Labels own_labels, labels;   // as the agent says; with an operator's over them
+  Duration drain_deadline{0};      // mono; 0: none
+  Duration closes{0}, reopens{0};  // wall; the next maintenance window, or the present one; 0: none, or no end
+  Labels own_labels, labels;       // as the agent says; with an operator's over them
   std::vector<std::string> notes;
   Version inventory;            // that the agent reported last; increments follow it
   std::vector<Device> devices;  // of that inventory. Its topology is not kept: nobody here reads it

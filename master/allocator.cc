@@ -30,25 +30,10 @@ void Allocator::framework_changed(House& h, FrameworkIx ix) {
   if (ix >= members_.size()) members_.resize(ix + 1);
   Member& member = members_[ix];
   const bool moves = member.present && member.role != row.role;
-  RoleAccount* account = nullptr;
-  if (const auto found = roles_.find(row.role); found != roles_.end()) {
-    account = &found->second;
-  } else {
-    account = &roles_[row.role];
-    account->handle = free_accounts_.empty() ? static_cast<std::uint32_t>(roles_.size() - 1) : free_accounts_.back();
-    if (!free_accounts_.empty()) free_accounts_.pop_back();
-  }
-  if (const std::int64_t weight = h.roles.weight(h, row.role); account->weight != weight) {
-    account->weight = weight;
-    policy_->account({.handle = account->handle,
-                      .weight = static_cast<std::uint32_t>(weight * 1000),
-                      .name = row.role.str(),
-                      .used = &account->used});
-  }
+  RoleAccount* account = &account_of(h, row.role);
   if (!member.present || moves) {
     ++account->members;
-    account->used.add(row.used);
-    policy_->account_used(account->handle, account->used);
+    account_used(row.role, &row.used, nullptr);
   }
   placed_.erase(ix);
   for (const LineRow& line : row.lines) {
@@ -70,14 +55,64 @@ void Allocator::framework_changed(House& h, FrameworkIx ix) {
   member.present = true;
 }
 
-void Allocator::leave_role(Member& member) {
-  const auto found = roles_.find(member.role);
-  RoleAccount& account = found->second;
-  account.used.subtract(member.counted);
-  if (--account.members > 0) return policy_->account_used(account.handle, account.used);
-  policy_->account_removed(account.handle);
-  free_accounts_.push_back(account.handle);
+Allocator::RoleAccount& Allocator::account_of(House& h, const RoleName& role) {
+  const auto [at, fresh] = roles_.try_emplace(role);
+  RoleAccount& account = at->second;
+  if (fresh) {
+    account.handle = free_accounts_.empty() ? static_cast<std::uint32_t>(roles_.size() - 1) : free_accounts_.back();
+    if (!free_accounts_.empty()) free_accounts_.pop_back();
+  }
+  std::uint32_t parent = policy::kNone;
+  if (const auto slash = role.str().rfind('/'); slash != std::string::npos && !hooks::mutant("allocator.flat_roles")) {
+    RoleAccount& above = account_of(h, RoleName(role.str().substr(0, slash)));
+    if (fresh) ++above.children;
+    parent = above.handle;
+  }
+  if (const std::int64_t weight = h.roles.weight(h, role); account.weight != weight) {
+    account.weight = weight;
+    policy_->account({.handle = account.handle,
+                      .parent = parent,
+                      .weight = static_cast<std::uint32_t>(weight * 1000),
+                      .name = role.str(),
+                      .used = &account.told()});
+  }
+  return account;
+}
+
+void Allocator::account_used(const RoleName& role, const Usage* more, const Usage* less) {
+  const auto book = [&](RoleAccount& account, Usage& used) {
+    if (less != nullptr) used.subtract(*less);
+    if (more != nullptr) used.add(*more);
+    policy_->account_used(account.handle, account.told());
+  };
+  RoleAccount& own = roles_.find(role)->second;
+  book(own, own.used);
+  std::string name = role.str();
+  for (auto slash = name.rfind('/'); slash != std::string::npos; slash = name.rfind('/')) {
+    name.resize(slash);
+    const auto above = roles_.find(RoleName(name));
+    if (above == roles_.end()) return;  // a tree that the policy is not told of
+    book(above->second, above->second.below);
+  }
+}
+
+void Allocator::drop_account(const RoleName& role) {
+  const auto found = roles_.find(role);
+  if (found == roles_.end() || found->second.members > 0 || found->second.children > 0) return;
+  policy_->account_removed(found->second.handle);
+  free_accounts_.push_back(found->second.handle);
   roles_.erase(found);
+  const auto slash = role.str().rfind('/');
+  if (slash == std::string::npos || hooks::mutant("allocator.flat_roles")) return;
+  const RoleName above(role.str().substr(0, slash));
+  --roles_.at(above).children;
+  drop_account(above);
+}
+
+void Allocator::leave_role(Member& member) {
+  --roles_.at(member.role).members;
+  account_used(member.role, nullptr, &member.counted);
+  drop_account(member.role);
 }
 
 void Allocator::framework_gone(House& h, FrameworkIx ix) {
@@ -87,6 +122,7 @@ void Allocator::framework_gone(House& h, FrameworkIx ix) {
   leave_role(members_[ix]);
   members_[ix] = Member{};
   h.roles.discharge(h, ix);
+  h.claims.framework_gone(h, ix);
   dirty_.erase(ix);
   placed_.erase(ix);
   h.placements.forget(row.id);
@@ -98,12 +134,9 @@ void Allocator::framework_used(House& h, FrameworkIx ix) {
   const FrameworkRow& row = h.frameworks.at(ix);
   if (row.removed) return;
   Member& member = members_[ix];
-  RoleAccount& account = roles_.find(member.role)->second;
-  account.used.subtract(member.counted);
-  account.used.add(row.used);
+  account_used(member.role, &row.used, &member.counted);
   member.counted = row.used;
   policy_->claimant_used(ix, row.used);
-  policy_->account_used(account.handle, account.used);
   h.roles.charge(h, ix);
 }
 
@@ -151,7 +184,7 @@ void Allocator::agent_gone(AgentIx ix) {
 void Allocator::settle(House& h) {
   const bool idle = !h.ledger.touched() && dirty_.empty() && dirty_agents_.empty() && h.agents.changed.empty() &&
                     woken_ == h.placements.version();
-  if (armed_ || (idle && !h.lending.due(h))) return;
+  if (armed_ || (idle && !h.lending.due(h) && !h.claims.wanted() && !h.reservations.wanted())) return;
   armed_ = true;
   h.out->arm(TimerKey{kPassTimer, 0, {}}, h.options.coalesce);
 }
@@ -177,8 +210,19 @@ void Allocator::place(const House& h, AgentIx agent) {
   at = key;
 }
 
+// What is kept for somebody is taken before anything is offered: what was freed for a demand, then what operators reserved.
+void Allocator::keep_first(House& h, AgentIx agent) {
+  h.claims.fill(h, agent);
+  h.reservations.fill(h, agent);
+}
+
 void Allocator::reindex(House& h) {
-  for (const Ledger::Touched& touched : h.ledger.take_touched()) {
+  const std::vector<Ledger::Touched> all = h.ledger.take_touched();
+  if (h.claims.any() || h.reservations.any()) {
+    for (const Ledger::Touched& touched : all) keep_first(h, touched.agent);
+    h.ledger.take_touched();  // the same agents, of which less is free now
+  }
+  for (const Ledger::Touched& touched : all) {
     place(h, touched.agent);
     if (policy_->wants_agents()) feed(h, touched.agent);
     if (touched.grew) dirty_agents_.insert(touched.agent);
@@ -196,9 +240,15 @@ bool Allocator::scarce(const Resources& free, const LineRow& line) const {
   return other != index_.end() && !other->devices && !hooks::mutant("master.scarce_first");
 }
 
-bool Allocator::may_offer(const House& h, const FrameworkRow& framework, std::uint64_t line, AgentIx agent) const {
+bool closes_before(const House& h, const LineRow& line, AgentIx agent) {
+  const Duration lasts = line.want.lasts, closes = h.agents.at(agent).closes;
+  return lasts.count() > 0 && closes.count() > 0 && lasts > closes - h.now.wall && !hooks::mutant("allocator.window_ignored");
+}
+
+bool Allocator::may_offer(const House& h, const FrameworkRow& framework, const LineRow& line, AgentIx agent) const {
+  if (closes_before(h, line, agent)) return false;
   if (framework.hold_off.empty()) return true;
-  const auto found = framework.hold_off.find({line, agent});
+  const auto found = framework.hold_off.find({line.want.id, agent});
   return found == framework.hold_off.end() || found->second <= h.now.mono;
 }
 
@@ -207,9 +257,6 @@ Accumulation* Allocator::accumulation(const FrameworkRow& framework) {
   return found == accumulating_.end() ? nullptr : &found->second;
 }
 
-namespace {
-
-// One amount for `units` of the shape. Where a unit need not sit on one node or device, one carve of the sum is the same.
 std::uint32_t carve_units(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,
                           std::uint32_t units, Resources& amount) {
   const auto times = [&](std::int64_t one) { return one * static_cast<std::int64_t>(units); };
@@ -232,15 +279,13 @@ std::uint32_t carve_units(const Shape& shape, const Resources& free, const Resou
   return done;
 }
 
-std::uint32_t gang_need(const LineRow& line) {  // units still missing until the gang is together; 0: not a gang, or together
+std::uint32_t gang_need(const LineRow& line) {
   if (line.want.gang_min <= 1) return 0;
   const std::uint64_t left = line.want.count > line.accepted ? line.want.count - line.accepted : 0;
   const std::uint64_t all = std::min<std::uint64_t>(line.want.gang_min, left);
   return all > line.offered ? static_cast<std::uint32_t>(all - line.offered) : 0;
 }
 
-// A gang is slices on several agents: of each gang that the line still wants, at most one slice on one agent. Where the whole
-// cluster has fewer agents than a gang has slices, some must share.
 std::uint32_t gang_room(House& h, AgentIx agent, const FrameworkRow& row, const LineRow& line) {
   if (line.want.gang_min <= 1 || h.agents.size() < line.want.gang_min || hooks::mutant("master.gang_room")) return UINT32_MAX;
   const std::uint64_t left = line.want.count > line.accepted ? line.want.count - line.accepted : 0;
@@ -251,8 +296,6 @@ std::uint32_t gang_room(House& h, AgentIx agent, const FrameworkRow& row, const 
   }
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(room, UINT32_MAX));
 }
-
-}  // namespace
 
 std::uint32_t Allocator::give(House& h, const Fit& fit, FrameworkIx ix, LineRow& line, GangId reservation, Given* given) {
   const AgentIx agent = fit.agent;
@@ -278,7 +321,21 @@ std::uint32_t Allocator::give(House& h, const Fit& fit, FrameworkIx ix, LineRow&
       if (auto carved = carve(line.want.shape, narrowed, account.total, labels)) amount = *std::move(carved);
     }
     if (units > 0 && amount.empty()) units = carve_units(line.want.shape, account.free, account.total, labels, units, amount);
-    if (units == 0 || !h.roles.allows(role, usage_of(amount))) return 0;
+    if (units == 0) return 0;
+    if (!h.roles.allows(role, usage_of(amount))) {
+      // The shape did not tell, as that of a whole device does not: the most that the limit leaves.
+      h.roles.note_refused(ix);
+      std::uint32_t few = 0, many = units;
+      while (many - few > 1) {
+        const std::uint32_t middle = few + (many - few) / 2;
+        amount = Resources{};
+        carve_units(line.want.shape, account.free, account.total, labels, middle, amount);
+        (h.roles.allows(role, usage_of(amount)) ? few : many) = middle;
+      }
+      amount = Resources{};
+      units = few == 0 ? 0 : carve_units(line.want.shape, account.free, account.total, labels, few, amount);
+      if (units == 0 || !h.roles.allows(role, usage_of(amount))) return 0;
+    }
   }
   if (given != nullptr) {
     for (const auto& [to, id] : *given) {
@@ -306,7 +363,7 @@ bool Allocator::serve(House& h, AgentIx agent, FrameworkIx ix, bool fine, Given&
   const Account& account = h.ledger.account(agent);
   bool gave = false;
   for (LineRow& line : row.lines) {
-    if (line.unmet() == 0 || line.at_back || !may_offer(h, row, line.want.id, agent)) continue;
+    if (line.unmet() == 0 || line.at_back || !may_offer(h, row, line, agent)) continue;
     const Shape& shape = line.want.shape;
     if (!line.wildcard && (account.free.cpus.value < shape.cpus.value || account.free.mem.value < shape.mem.value)) continue;
     std::uint32_t limit = std::min(line.wildcard ? 1 : line.unmet(), h.roles.room(h, ix, line));
@@ -369,7 +426,7 @@ void Allocator::serve_accumulations(House& h, AgentIx agent) {
     FrameworkRow& row = h.frameworks.at(ix);
     LineRow* line = row.line(accumulation.line);
     const std::uint32_t need = line == nullptr ? 0 : gang_need(*line);
-    if (need == 0 || !may_offer(h, row, line->want.id, agent)) continue;
+    if (need == 0 || !may_offer(h, row, *line, agent)) continue;
     const std::uint32_t units = line->placed() ? std::min(need, h.placements.allowed(h, row, *line, agent)) : need;
     if (units == 0 || give(h, {agent, units}, ix, *line, accumulation.reservation, nullptr) == 0) continue;
     if (gang_need(*line) == 0) drop_accumulation(h, ix, line->want.id);
@@ -434,7 +491,7 @@ bool Allocator::reserve(House& h, AgentIx agent, FrameworkIx ix) {
   const Account& account = h.ledger.account(agent);
   const FrameworkRow& row = h.frameworks.at(ix);
   const bool could = std::any_of(row.lines.begin(), row.lines.end(), [&](const LineRow& line) {
-    return line.unmet() > 0 && !line.wildcard && !line.placed() && gang_need(line) == 0 && may_offer(h, row, line.want.id, agent) &&
+    return line.unmet() > 0 && !line.wildcard && !line.placed() && gang_need(line) == 0 && may_offer(h, row, line, agent) &&
            h.roles.room(h, ix, line) > 0 &&
            fits(line.want.shape, account.total, account.total, h.agents.at(agent).labels) == Misfit::kNone;
   });
@@ -472,7 +529,7 @@ std::vector<Allocator::Fit> Allocator::search(House& h, FrameworkIx ix, LineRow&
       stopped = scored ? fits.size() >= kCandidatesMax : sum >= enough || fits.size() >= room;
       if (stopped) break;
       ++h.counters.agents_examined;
-      if (it->mem < shape.mem.value || !may_offer(h, row, line.want.id, it->agent)) continue;
+      if (it->mem < shape.mem.value || !may_offer(h, row, line, it->agent)) continue;
       if (!reserved_.empty() && reserved_for_another(it->agent, ix)) continue;
       const Account& account = h.ledger.account(it->agent);
       const std::uint64_t still = scored ? enough : enough - sum;
@@ -510,7 +567,7 @@ std::vector<Allocator::Fit> Allocator::search_placed(House& h, FrameworkIx ix, L
     if (!devices && !shape.devices.empty()) continue;
     for (auto it = index_.lower_bound(Key{devices, shape.cpus.value, 0, 0}); it != index_.end() && it->devices == devices; ++it) {
       ++h.counters.agents_examined;
-      if (it->mem < shape.mem.value || !may_offer(h, row, line.want.id, it->agent)) continue;
+      if (it->mem < shape.mem.value || !may_offer(h, row, line, it->agent)) continue;
       if (!reserved_.empty() && reserved_for_another(it->agent, ix)) continue;
       std::uint64_t& here = units_of[h.placements.signature(h, line, it->agent)];
       if (here >= enough) continue;
@@ -618,6 +675,7 @@ void Allocator::seek(House& h, FrameworkIx ix, LineRow& line) {
   const std::uint32_t most = std::min(line.unmet(), h.roles.room(h, ix, line));
   for (const Fit& fit : search(h, ix, line, most, &exhausted)) { give(h, fit, ix, line, GangId(), nullptr); }
   line.starved = exhausted;
+  if (exhausted) h.claims.lacks(h, ix, line.want.id);
 }
 
 void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
@@ -629,6 +687,7 @@ void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
   line.starved = exhausted;
   std::uint64_t sum = 0;
   for (const Fit& fit : found) sum += fit.units;
+  if (sum < need) h.claims.lacks(h, ix, line.want.id);
   if (sum == 0) return;
   GangId reservation;
   if (sum < need) {
@@ -666,13 +725,20 @@ void Allocator::pass(House& h) {
   armed_ = false;
   wake_placed(h);
   send_facts(h);
+  if (h.claims.any() || h.reservations.any()) {
+    for (const AgentIx agent : dirty_agents_) keep_first(h, agent);
+  }
   reindex(h);
   if (h.lending.due(h)) {
     h.lending.pass(h);
     h.flush_made();
   }
-  if (dirty_.empty() && dirty_agents_.empty()) return;
+  if (dirty_.empty() && dirty_agents_.empty() && !h.claims.wanted() && !h.reservations.wanted()) return;
   ++h.counters.passes;
+  if (h.reservations.any()) {
+    for (const FrameworkIx ix : dirty_) h.reservations.demand_changed(h, h.frameworks.at(ix).role);
+    h.reservations.serve(h);
+  }
 
   if (h.placements.harmed() && !hooks::mutant("master.blind_migration")) migrate(h);
   const std::set<AgentIx> dirty_agents = std::exchange(dirty_agents_, {});
@@ -700,6 +766,7 @@ void Allocator::pass(House& h) {
     consider(h, ix, *line);
     framework_refresh(h, ix);
   }
+  h.claims.turn(h);
   reindex(h);
   // What the pass itself ended or gave is settled; agents that it dirtied (none, but for a bug) wait for the next one.
   h.flush_made();
@@ -710,6 +777,7 @@ void Allocator::accumulations_due(House& h) {
   while (gathering.pop_due(h.now.mono, reservation)) {
     for (auto it = accumulating_.begin(); it != accumulating_.end(); ++it) {
       if (it->second.reservation.value != reservation) continue;
+      if (it->second.deadline > h.now.mono) break;  // put off
       const Accumulation lapsed = it->second;
       accumulating_.erase(it);
       const std::set<std::uint64_t> offers = h.frameworks.at(lapsed.framework).offers;
@@ -754,7 +822,9 @@ void Allocator::hold_offs_due(House& h) {
     if (found == row.hold_off.end() || found->second > h.now.mono) continue;
     row.hold_off.erase(found);
     h.lending.poke();
-    if (row.wants && !h.agents.at(due.second.second).removed) dirty_agents_.insert(due.second.second);
+    if (!row.wants || h.agents.at(due.second.second).removed) continue;
+    dirty_agents_.insert(due.second.second);
+    h.reservations.demand_changed(h, row.role);
   }
 }
 

@@ -20,6 +20,9 @@
 // Gangs: a line with gang_min is offered nothing until enough for it is free at once; when that is not so, one line per role
 // may accumulate: what fits, and whatever frees, is offered to it first with a `reservation` and kept for it until kAccumulationTtls offer lives have
 // passed; then all of it goes back, and the line is served once after everybody else. See "Accumulation".
+//
+// Ahead of all that: what an operators' reservation keeps is offered to its role (reservations.h), and what was freed for a line is kept
+// for it (claims.h). A line that says how long its work lasts is not offered agents that close for maintenance sooner.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +40,7 @@
 
 namespace bourse::house {
 
+struct Claim;
 struct House;
 
 struct Accumulation {
@@ -69,7 +73,18 @@ class Allocator {
   void settle(House& house);  // at the end of a step: arms the pass, where one is due
   void pass(House& house);
   void accumulations_due(House& house);
-  void drop_accumulation(House& house, FrameworkIx framework, std::uint64_t line);  // met, gone or changed
+  void drop_accumulation(House& house, FrameworkIx framework, std::uint64_t line);                       // met, gone or changed
+  void extend_accumulation(House& house, FrameworkIx framework, std::uint64_t line, Duration deadline);  // and its offers
+  [[nodiscard]] bool gathers_for_another(const RoleName& role, FrameworkIx framework, std::uint64_t line) const;
+
+  // --- what is kept in the ledger
+  // Of what is kept under `key` on these agents, to these frameworks by rank: as much as they want.
+  // Kinds that the reservation does not name (`named`) come from what is free there.
+  void offer_kept(House& house, std::uint64_t key, const std::string& reservation, const Counters& named,
+                  const std::vector<AgentIx>& agents, std::vector<FrameworkIx> frameworks);
+  bool offer_claim(House& house, const Claim& claim);  // all of it, for its line
+  // The line may have something of the agent at all: it did not decline it lately, and its work ends before the agent closes.
+  [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, const LineRow& line, AgentIx agent) const;
 
   [[nodiscard]] policy::Host& policy() { return *policy_; }
   // Another policy, between two events. An error changes nothing.
@@ -98,9 +113,12 @@ class Allocator {
     std::uint32_t device = policy::kNone;  // of its devices, the one that the policy chose
   };
   struct RoleAccount {
-    std::uint32_t handle = 0, members = 0;
+    std::uint32_t handle = 0, members = 0, children = 0;
     std::int64_t weight = 0;  // as the policy was told; 0: not yet
-    Usage used;
+    Usage used;               // of its own frameworks
+    Usage below;              // of those of the roles below it
+    // A policy hears of what is held in an account's name: for an inner role without frameworks of its own, all below it.
+    [[nodiscard]] const Usage& told() const { return members > 0 ? used : below; }
   };
   struct Member {  // what of a framework is counted in its role's account
     RoleName role;
@@ -113,6 +131,7 @@ class Allocator {
   };
 
   void reindex(House& house);
+  static void keep_first(House& house, AgentIx agent);
   void place(const House& house, AgentIx agent);
   void offer_agent(House& house, AgentIx agent);
   void seek(House& house, FrameworkIx framework, LineRow& line);
@@ -126,6 +145,9 @@ class Allocator {
   using Given = std::vector<std::pair<std::pair<FrameworkIx, std::uint64_t>, std::uint64_t>>;
   std::uint32_t give(House& house, const Fit& fit, FrameworkIx framework, LineRow& line, GangId reservation, Given* given);
   void choose(FrameworkIx framework, const LineRow& line, std::uint32_t enough, std::vector<Fit>& fits);
+  RoleAccount& account_of(House& house, const RoleName& role);  // with those above it, told to the policy by their weights
+  void account_used(const RoleName& role, const Usage* more, const Usage* less);
+  void drop_account(const RoleName& role);  // and those above it, where nothing is left of them
   void leave_role(Member& member);
   void feed(House& house, AgentIx agent);
   bool serve_reserved(House& house, AgentIx agent);
@@ -133,7 +155,6 @@ class Allocator {
   [[nodiscard]] bool reserved_for_another(AgentIx agent, FrameworkIx framework) const;
   bool serve(House& house, AgentIx agent, FrameworkIx framework, bool fine, Given& given);
   void consider(House& house, FrameworkIx framework, LineRow& line);
-  [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, std::uint64_t line, AgentIx agent) const;
   Accumulation* accumulation(const FrameworkRow& framework);
   void wake_gangs(House& house);
   void serve_accumulations(House& house, AgentIx agent);
@@ -158,5 +179,16 @@ class Allocator {
   std::map<RoleName, Accumulation> accumulating_;
   std::uint64_t last_reservation_ = 0;
 };
+
+// Units still missing until the gang is together; 0: not a gang, or together.
+[[nodiscard]] std::uint32_t gang_need(const LineRow& line);
+// A gang is slices on several agents: of each gang that the line still wants, at most one slice on one agent. Where the whole
+// cluster has fewer agents than a gang has slices, some must share.
+[[nodiscard]] std::uint32_t gang_room(House& house, AgentIx agent, const FrameworkRow& row, const LineRow& line);
+// One amount for `units` of the shape, as many as there are. Where a unit need not sit on one node or device, one carve of the sum is
+// the same.
+std::uint32_t carve_units(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,
+                          std::uint32_t units, Resources& amount);
+[[nodiscard]] bool closes_before(const House& house, const LineRow& line, AgentIx agent);  // its work would be cut short there
 
 }  // namespace bourse::house

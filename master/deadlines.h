@@ -27,6 +27,8 @@ enum TimerKind : std::uint32_t {
   kDrainTimer,
   kRoleTimer,
   kViewTimer,
+  kReservationTimer,
+  kClaimTimer,
 };
 
 template <class T>

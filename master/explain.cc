@@ -54,6 +54,7 @@ std::string class_of(const Asked& a, AgentIx agent, const Placement* rule) {
   if (row.cordoned) return "cordoned";
   const auto fit = [&](const Resources& amount) { return a.fit(amount, account.total, row.labels); };
   if (const Misfit never = fit(account.total); never != Misfit::kNone) return std::string(misfit_text(never));
+  if (closes_before(a.h, a.line, agent)) return "closes before it would end";
   for (const std::uint64_t id : row.offers) {
     const OfferRow& offer = a.h.offers.open.at(id);
     if (offer.framework == a.ix && offer.line == a.line.want.id) return "offered to you";
@@ -67,6 +68,10 @@ std::string class_of(const Asked& a, AgentIx agent, const Placement* rule) {
     return rule != nullptr ? "placement" : "free";
   }
   Resources sum = account.free;
+  for (const auto& [role, key] : a.h.reservations.kept_on(a.h, agent)) {
+    if (!a.line.want.shape.revocable && sum.add(a.h.ledger.kept(agent, key)) && fit(sum) == Misfit::kNone)
+      return "reserved for " + role.str();
+  }
   for (const std::uint64_t id : row.offers) {  // one by one: the offer that is in the way is named
     const OfferRow& offer = a.h.offers.open.at(id);
     if (offer.revocable != a.line.want.shape.revocable) continue;
@@ -236,6 +241,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
       position == 0 ? "no unmet demand" : ordinal(position) + " of " + std::to_string(of) + " frameworks with unmet demand";
   if (line->want.shape.revocable) reply.rank = "waits for what is lent, outside the order of frameworks";
   if (!obstacle.empty()) reply.rank += "; " + obstacle;
+  if (const std::string making = h.claims.progress(h, ix, query.line); !making.empty()) reply.rank += "; " + making;
   const auto gathering = h.allocator.accumulations().find(framework->role);
   if (gathering != h.allocator.accumulations().end()) {
     const Accumulation& a = gathering->second;

@@ -12,6 +12,7 @@
 #include "common/world/log.h"
 #include "master/agents.h"
 #include "master/allocator.h"
+#include "master/claims.h"
 #include "master/frameworks.h"
 #include "master/gangs.h"
 #include "master/ledger.h"
@@ -22,6 +23,7 @@
 #include "master/placements.h"
 #include "master/registry.h"
 #include "master/reload.h"
+#include "master/reservations.h"
 #include "master/roles.h"
 #include "master/sessions.h"
 #include "master/slices.h"
@@ -57,6 +59,8 @@ struct House {
   Allocator allocator;
   Lending lending;
   RoleTable roles;
+  ReservationTable reservations;
+  ClaimTable claims;
 
   // Hellos whose identity is being recorded, by the ticket of the append: carried on when it is durable.
   struct Pending {
@@ -70,6 +74,7 @@ struct House {
   ReloadTable reloads;
   ViewTable views;
   EventLog events;
+  std::string acting;  // identity of the operator whose action is being checked and recorded
 
   // Batched until the end of the step (ended) or of the pass (made), in order of framework.
   std::map<FrameworkIx, OffersEnded> ended;

@@ -9,10 +9,19 @@ namespace {
 
 void must(const Result<>& result, const Account& a) {
   BOURSE_ASSERT(result, result.error().text() + "; total " + to_text(a.total) + " free " + to_text(a.free) + " offered " +
-                            to_text(a.offered) + " held " + to_text(a.held) + " leased " + to_text(a.leased));
+                            to_text(a.offered) + " held " + to_text(a.held) + " leased " + to_text(a.leased) + " reserved " +
+                            to_text(a.reserved));
 }
 
-// What of `have` is left beside `used`, never below zero: the larger of 0 and the difference, component by component.
+void put_back(Account& a) {  // what is kept, to what is free
+  if (a.kept.empty()) return;
+  must(a.free.add(a.reserved), a);
+  a.reserved = Resources{};
+  a.kept.clear();
+}
+
+}  // namespace
+
 Resources left_over(const Resources& have, const Resources& used) {
   Resources rest = have;
   if (rest.subtract(used)) return rest;
@@ -50,6 +59,28 @@ Resources left_over(const Resources& have, const Resources& used) {
   }
   return rest;
 }
+
+Resources common_part(const Resources& a, const Resources& b) {
+  Resources both = without_traits(a);
+  if (a.numa.empty() != b.numa.empty()) {  // nothing can be said of what is split by node on one side only
+    both.cpus = MilliCpus(0);
+    both.mem = Bytes(0);
+    both.numa.clear();
+  }
+  // Ports and shares of a device come whole or not at all.
+  if (!b.ports.contains(both.ports)) both.ports = Ports();
+  std::erase_if(both.devices, [&](const DeviceShare& share) {
+    Resources one;
+    one.devices = {share};
+    return !b.contains(one);
+  });
+  Resources rest = left_over(both, b);
+  rest.ports = Ports();
+  rest.devices.clear();
+  return both.subtract(rest) && b.contains(both) ? both : Resources{};
+}
+
+namespace {
 
 // Takes out of `used` the devices that `target` lacks or has otherwise, and out of `target` what it has under their names: nothing
 // of such a device is to be had.
@@ -107,6 +138,49 @@ void Ledger::move(AgentIx agent, const Resources& amount, Pool from, Pool to) {
   check(agent);
 }
 
+void Ledger::keep(AgentIx agent, std::uint64_t key, const Resources& amount) {
+  if (amount.empty()) return;
+  Account& a = accounts_[agent];
+  BOURSE_ASSERT(a.open && !a.shortfall, "what is kept comes from what is free");
+  must(a.free.subtract(amount), a);
+  must(a.reserved.add(amount), a);
+  auto at = std::lower_bound(a.kept.begin(), a.kept.end(), key, [](const Account::Kept& k, std::uint64_t v) { return k.key < v; });
+  if (at == a.kept.end() || at->key != key) at = a.kept.insert(at, {key, {}});
+  must(at->amount.add(amount), a);
+  touch(agent, false);
+  check(agent);
+}
+
+void Ledger::let_go(AgentIx agent, std::uint64_t key) {
+  Account& a = accounts_[agent];
+  const auto at = std::find_if(a.kept.begin(), a.kept.end(), [&](const Account::Kept& k) { return k.key == key; });
+  if (at == a.kept.end()) return;
+  must(a.reserved.subtract(at->amount), a);
+  must(a.free.add(at->amount), a);
+  a.kept.erase(at);
+  touch(agent, true);
+  check(agent);
+}
+
+void Ledger::offer_kept(AgentIx agent, std::uint64_t key, const Resources& amount) {
+  Account& a = accounts_[agent];
+  const auto at = std::find_if(a.kept.begin(), a.kept.end(), [&](const Account::Kept& k) { return k.key == key; });
+  BOURSE_ASSERT(at != a.kept.end(), "nothing is kept under that key");
+  must(at->amount.subtract(amount), a);
+  must(a.reserved.subtract(amount), a);
+  must(a.offered.add(amount), a);
+  if (at->amount.empty()) a.kept.erase(at);
+  touch(agent, false);
+  check(agent);
+}
+
+const Resources& Ledger::kept(AgentIx agent, std::uint64_t key) const {
+  static const Resources kNothing;
+  for (const Account::Kept& kept : accounts_[agent].kept)
+    if (kept.key == key) return kept.amount;
+  return kNothing;
+}
+
 Result<> Ledger::take_in(AgentIx agent, const Resources& amount, Pool to) {
   Account& a = accounts_[agent];
   Resources all = in_use(a);
@@ -130,6 +204,7 @@ void Ledger::set_open(AgentIx agent, bool open) {
   if (a.open == open) return;
   viewed.add(agent);
   a.open = open;
+  if (!open) put_back(a);
   if (!a.shortfall) std::swap(a.free, a.unavailable);
   touch(agent, open);
   check(agent);
@@ -158,6 +233,8 @@ void Ledger::balance(Account& a) {
   lost.devices = strays;
   must(a.total.add(lost), a);
   a.free = Resources{};
+  a.reserved = Resources{};
+  a.kept.clear();
   a.unavailable = Resources{};
   pool(a, Pool::kFree) = std::move(rest);
 }
@@ -183,19 +260,19 @@ void Ledger::touch(AgentIx agent, bool grew) {
 void Ledger::check(AgentIx agent) const {
   const Account& a = accounts_[agent];
   const auto sum = [&](auto get) {
-    return get(a.free) + get(a.offered) + get(a.held) + get(a.leased) + get(a.unavailable) == get(a.total);
+    return get(a.free) + get(a.offered) + get(a.held) + get(a.leased) + get(a.reserved) + get(a.unavailable) == get(a.total);
   };
   const bool ok = sum([](const Resources& r) { return r.cpus.value; }) && sum([](const Resources& r) { return r.mem.value; }) &&
                   sum([](const Resources& r) { return r.disk.value; });
   BOURSE_ASSERT(ok, "ledger of agent " + std::to_string(agent) + ": total " + to_text(a.total) + " free " + to_text(a.free) +
                         " offered " + to_text(a.offered) + " held " + to_text(a.held) + " leased " + to_text(a.leased) +
-                        " unavailable " + to_text(a.unavailable));
+                        " reserved " + to_text(a.reserved) + " unavailable " + to_text(a.unavailable));
 }
 
 Result<> balanced(const Resources& total, const Resources& free, const Resources& offered, const Resources& held,
-                  const Resources& leased, const Resources& unavailable) {
+                  const Resources& leased, const Resources& reserved, const Resources& unavailable) {
   Resources sum = free;
-  for (const Resources* part : {&offered, &held, &leased, &unavailable}) BOURSE_TRY(sum.add(*part));
+  for (const Resources* part : {&offered, &held, &leased, &reserved, &unavailable}) BOURSE_TRY(sum.add(*part));
   // As text: an account keeps a node at zero where a sum may leave it out, and that is no difference.
   if (!sum.contains(total) || !total.contains(sum)) {
     return Error(Code::kCorrupt, "the parts make " + to_text(sum) + ", the total is " + to_text(total));

@@ -67,6 +67,9 @@ void House::flush_made() {
       const AgentRow& agent = agents.at(row.agent);
       message.offers.push_back({row.id, row.generation, agent.id, row.resources, book(row.revocable).account(row.agent).total,
                                 agent.labels, row.expires - now.mono, row.line, row.reservation, row.revocable});
+      Offer& made_now = message.offers.back();
+      made_now.reserved = row.reserved;
+      if (agent.closes.count() > 0) made_now.lasts = std::max(agent.closes - now.wall, Duration{1});
       if (message.offers.size() < OfferTable::kOffersPerMessage) continue;
       send(frameworks.at(framework).peer, std::move(message));
       message = Offers{};
@@ -229,6 +232,7 @@ void durable(House& h, Ticket ticket) {
     h.roles.settings_changed(h);
     h.leading = true;
     h.epoch = h.registry.epoch();
+    h.reservations.settings_changed(h);
     h.log(LogLevel::kInfo, "leading",
           {{"cluster", h.registry.cluster()},
            {"epoch", std::to_string(h.epoch.value)},
@@ -299,6 +303,12 @@ void timer_fired(House& h, const TimerKey& key) {
     }
     case kViewTimer:
       h.views.due(h);
+      break;
+    case kReservationTimer:
+      h.reservations.looks.fired(), h.reservations.due(h);
+      break;
+    case kClaimTimer:
+      h.claims.timers.fired(), h.claims.due(h);
       break;
     case kLeadTimer:
       if (!h.leading) take_the_lead(h);
@@ -387,6 +397,8 @@ void Master::step(Time now, const Event& event, Actions& out) {
     h.allocator.unreserve.settle(out, now.mono, kReservedTimer);
     h.agents.drains.settle(out, now.mono, kDrainTimer);
     h.roles.grace.settle(out, now.mono, kRoleTimer);
+    h.reservations.looks.settle(out, now.mono, kReservationTimer);
+    h.claims.timers.settle(out, now.mono, kClaimTimer);
     h.registry.compact_if_worth(out);
     h.views.settled(h);
   }
@@ -398,7 +410,7 @@ std::map<AgentId, Master::Account> accounts_of(const house::House& h, const hous
   std::map<AgentId, Master::Account> result;
   for (const auto& [id, ix] : h.agents.by_name()) {
     const house::Account& a = book.account(ix);
-    result[id] = {a.total, a.free, a.offered, a.held, a.leased, a.unavailable, h.agents.at(ix).reachable};
+    result[id] = {a.total, a.free, a.offered, a.held, a.leased, a.reserved, a.unavailable, h.agents.at(ix).reachable};
   }
   return result;
 }

@@ -46,7 +46,7 @@ class Master final : public Actor {
 
   // For checkers and tests: per agent what the ledger says, in its own words. See "Ledger".
   struct Account {
-    Resources total, free, offered, held, leased, unavailable;
+    Resources total, free, offered, held, leased, reserved, unavailable;
     bool reachable = true;
   };
   [[nodiscard]] std::map<AgentId, Account> accounts() const;

@@ -30,7 +30,11 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
   offer.id = OfferId(id);
   offer.generation = Generation(1);
   FrameworkRow& framework = h.frameworks.at(offer.framework);
-  h.book(offer.revocable).move(offer.agent, offer.resources, Pool::kFree, Pool::kOffered);
+  if (offer.kept_under != 0) {
+    h.ledger.offer_kept(offer.agent, offer.kept_under, offer.resources);
+  } else {
+    h.book(offer.revocable).move(offer.agent, offer.resources, Pool::kFree, Pool::kOffered);
+  }
   count_use(h, offer.framework, offer.revocable, offer.resources, +1);
   framework.offers.insert(framework.offers.end(), id);
   h.agents.at(offer.agent).offers.insert(id);
@@ -50,11 +54,14 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
 void grow_offer(House& h, std::uint64_t id, const Resources& more, std::uint64_t units) {
   OfferRow& offer = h.offers.open.at(id);
   h.book(offer.revocable).move(offer.agent, more, Pool::kFree, Pool::kOffered);
+  // Not the sum: two parts of one device may count as one.
+  const bool devices = !offer.resources.devices.empty();
+  if (devices) count_use(h, offer.framework, offer.revocable, offer.resources, -1);
   BOURSE_ASSERT(offer.resources.add(more), "an offer cannot grow by what its agent has free");
   offer.units += units;
   line_of(h, offer)->offered += units;
   h.placements.add(h, offer.agent, h.frameworks.at(offer.framework).id, offer.group, units);
-  count_use(h, offer.framework, offer.revocable, more, +1);
+  count_use(h, offer.framework, offer.revocable, devices ? offer.resources : more, +1);
 }
 
 void end_offer(House& h, std::uint64_t id, std::optional<OfferEnd> tell) {
@@ -98,6 +105,7 @@ void offers_due(House& h) {
     const auto found = h.offers.open.find(id);
     if (found == h.offers.open.end() || hooks::mutant("master.offer_never_expires")) continue;
     const OfferRow& offer = found->second;
+    if (offer.expires > h.now.mono) continue;  // put off
     const FrameworkIx framework = offer.framework;
     const AgentIx agent = offer.agent;
     const std::uint64_t line = offer.line;
@@ -161,6 +169,8 @@ struct Judge {
       SliceSpec spec{
           .id = id, .resources = *std::move(carved), .cpuset = {}, .gang = accept.gang, .expiry = {}, .role = row.role.str()};
       spec.group = slice.shape.group;
+      spec.reserved = offer.reserved;
+      spec.since = h.now.wall;
       spec.expiry = std::clamp(slice.expiry, Duration{0}, h.options.slice_expiry_max);
       spec.revocable = offer.revocable;
       plan.slices.push_back(std::move(spec));
@@ -236,6 +246,14 @@ void carry_out(House& h, FrameworkIx ix, const Accept::Item& item, Plan& plan, s
   OfferRow& offer = h.offers.open.at(plan.offer);
   const AgentIx agent = offer.agent;
   const std::uint64_t taken = std::min<std::uint64_t>(offer.units, plan.slices.size());
+  // A part of a device of which nothing says how large it is counts as the device: so the use of all parts may be more than it was.
+  if (!offer.resources.devices.empty() && !offer.revocable) {
+    Usage& used = h.frameworks.at(ix).used;
+    used.subtract(usage_of(offer.resources));
+    used.add(usage_of(plan.rest));
+    for (const SliceSpec& spec : plan.slices) used.add(usage_of(spec.resources));
+    h.allocator.framework_used(h, ix);
+  }
   for (SliceSpec& spec : plan.slices) {
     carves[agent].slices.push_back(spec);
     SliceRow row{.spec = std::move(spec), .agent = agent, .framework = ix, .gang_row = gang_row};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "common/core/messages.h"
@@ -25,8 +26,10 @@ struct OfferRow {
   Resources resources{};
   Duration expires{0};  // mono
   GangId reservation{};
-  bool revocable = false;  // out of House::lent
-  std::string group{};  // of the line's shape
+  bool revocable = false;        // out of House::lent
+  std::string group{};           // of the line's shape
+  std::string reserved{};        // the operators' reservation that it is part of
+  std::uint64_t kept_under = 0;  // where it comes from when it is made: what the ledger keeps under this; 0: what is free
 };
 
 class OfferTable {

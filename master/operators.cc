@@ -6,6 +6,7 @@
 #include "common/core/hooks.h"
 #include "common/core/units.h"
 #include "master/house.h"
+#include "master/reserve_actions.h"
 
 namespace bourse::house {
 
@@ -156,7 +157,7 @@ void apply_remove_framework(House& h, const OperatorAction& action) {  // its re
 
 // --- roles
 Result<RoleSettings> settings_after(const House& h, const OperatorAction& action) {
-  constexpr std::string_view kLimit = "limit.";
+  constexpr std::string_view kLimit = "limit.", kGuarantee = "guarantee.";
   const auto found = h.registry.roles().find(RoleName(action.target));
   RoleSettings settings = found == h.registry.roles().end() ? RoleSettings{} : found->second;
   for (const auto& [name, value] : action.parameters) {
@@ -168,9 +169,29 @@ Result<RoleSettings> settings_after(const House& h, const OperatorAction& action
     } else if (name.starts_with(kLimit)) {
       const auto limit = BOURSE_TRY(parse_limit(std::string_view(name).substr(kLimit.size()), value));
       settings.limit.set(limit.first, limit.second);
+    } else if (name.starts_with(kGuarantee)) {
+      const auto most = BOURSE_TRY(parse_limit(std::string_view(name).substr(kGuarantee.size()), value));
+      settings.guarantee.set(most.first, most.second);
+    } else if (name == "priority" && value == "none") {
+      settings.priority.reset();
+    } else if (name == "priority") {
+      const bool below = value.starts_with('-');
+      const auto number = parse_cpus(below ? std::string_view(value).substr(1) : std::string_view(value));
+      if (!number || number->value % 1000 != 0 || number->value < 0 || number->value / 1000 > RoleTable::kPriorityMost)
+        return Error(Code::kInvalid, "priority " + value + ": a whole number from -" + std::to_string(RoleTable::kPriorityMost) +
+                                         " to " + std::to_string(RoleTable::kPriorityMost) + ", or none");
+      settings.priority = below ? -number->value / 1000 : number->value / 1000;
     } else {
-      return Error(Code::kInvalid, "a role has a weight and limits, not '" + name + "'");
+      return Error(Code::kInvalid, "a role has a weight, a priority, limits and guarantees, not '" + name + "'");
     }
+  }
+  if (settings.guarantee.items().size() > RoleTable::kLimitKindsMax)
+    return Error(Code::kLimit, "a role takes guarantees of at most " + std::to_string(RoleTable::kLimitKindsMax) + " kinds");
+  for (const auto& [kind, amount] : settings.guarantee.items()) {
+    const std::int64_t most = settings.limit.get(kind);
+    if (most > 0 && amount > most)
+      return Error(Code::kInvalid, "role '" + action.target + "' would be guaranteed " + amount_text(kind, amount) + " " + kind +
+                                       ", above its limit of " + amount_text(kind, most));
   }
   if (settings.limit.items().size() > RoleTable::kLimitKindsMax)
     return Error(Code::kLimit, "a role takes limits on at most " + std::to_string(RoleTable::kLimitKindsMax) + " kinds");
@@ -211,6 +232,9 @@ constexpr std::array kActions = {
     Row{"remove-framework", check_framework, nullptr, apply_remove_framework},
     Row{"set-role", check_set_role, record_set_role, apply_roles},
     Row{"remove-role", check_remove_role, record_remove_role, apply_roles},
+    Row{"reserve", check_reserve, record_reserve, apply_reservations},
+    Row{"extend-reservation", check_extend_reservation, record_extend_reservation, apply_reservations},
+    Row{"release-reservation", check_release_reservation, record_release_reservation, apply_reservations},
 };
 
 const Row* find_action(std::string_view name) {
@@ -253,6 +277,7 @@ void on_operator(House& h, const Session& from, const Message& message) {
   Operation op{from.peer, from.identity, std::get<OperatorAction>(message.body), from.from};
   if (op.action.action == kReloadAction) return begin_reload(h, std::move(op));
   const Row* row = find_action(op.action.action);
+  h.acting = from.identity;
   if (auto checked = check(h, row, op.action); !checked) return conclude(h, op, checked.error().code(), checked.error().text());
   if (row->record == nullptr) {
     row->apply(h, op.action);
@@ -260,6 +285,16 @@ void on_operator(House& h, const Session& from, const Message& message) {
   }
   if (h.pending_size >= House::kPendingMax) return conclude(h, op, Code::kBusy, "the registry is behind; try again");
   row->record(h, op.action);
+  h.operations[h.out->ticket].push_back(std::move(op));
+  ++h.pending_size;
+}
+
+void expire_reservation(House& h, const std::string& name) {
+  if (h.pending_size >= House::kPendingMax) return;  // looked at again in a minute
+  Operation op;
+  op.identity = "master";
+  op.action = {0, "release-reservation", name, "its time is over", {}};
+  record_release_reservation(h, op.action);
   h.operations[h.out->ticket].push_back(std::move(op));
   ++h.pending_size;
 }

@@ -10,9 +10,11 @@
 //   reprobe           agent or ""                     its probes look again; "": all agents that are connected. Not recorded
 //   remove-agent      agent                           forgotten, its tasks lost
 //   remove-framework  framework                       forgotten, its slices released
-//   set-role          role       weight=N, limit.KIND=AMOUNT|none    what is not named stays as it was
+//   set-role          role       weight=N, limit.KIND=AMOUNT|none, priority=N|none, guarantee.KIND=AMOUNT|none
+//                                                     what is not named stays as it was
 //   reload            agent or ""                     it reads its configuration again; "": this master. See reload.h
 //   remove-role       role                            its settings; its frameworks stay, with weight 1 and no limit
+//   reserve, extend-reservation, release-reservation  see reserve_actions.h
 //
 // Also here: the events of this master's life that operators see with `bourse events`, a bounded ring of its log lines.
 #pragma once
@@ -58,6 +60,7 @@ constexpr std::size_t kLabelsPerAgentMax = 256;  // an operator's; beyond, the a
 // Writes the audit line and answers.
 void conclude(House& house, const Operation& operation, Code code, const std::string& reason);
 void on_operator(House& house, const Session& from, const Message& message);
+void expire_reservation(House& house, const std::string& name);  // its time is over: off the record
 void operations_durable(House& house, Ticket ticket);
 void operations_failed(House& house, Ticket ticket, const std::string& why);
 

@@ -23,16 +23,24 @@ enum class Type : std::uint8_t {
   kLabels = 11,
   kRole = 12,
   kRoleGone = 13,
+  kReservation = 14,
+  kReservationGone = 15,
 };
 constexpr std::uint8_t kRecordVersion = 1;
+constexpr std::uint8_t kRoleVersion = 2;  // 1 had no priority and no guarantee
 constexpr std::uint8_t kSnapshotVersion = 1;
 
 class Writer {
  public:
   Writer() = default;
-  explicit Writer(Type type) {
+  explicit Writer(Type type, std::uint8_t version = kRecordVersion) {
     bytes_.push_back(static_cast<char>(type));
-    bytes_.push_back(static_cast<char>(kRecordVersion));
+    bytes_.push_back(static_cast<char>(version));
+  }
+  Writer& amounts(const Counters& counters) {
+    number(counters.items().size());
+    for (const auto& [kind, amount] : counters.items()) text(kind).number(static_cast<std::uint64_t>(amount));
+    return *this;
   }
   Writer& number(std::uint64_t value) { return little(value, 8); }
   Writer& text(std::string_view value) {
@@ -61,6 +69,14 @@ class Reader {
     std::string value(rest_.substr(0, size));
     rest_.remove_prefix(size);
     return value;
+  }
+  Counters amounts() {
+    Counters counters;
+    for (std::uint64_t n = number(); n > 0 && !torn_; --n) {
+      const std::string kind = text();
+      counters.set(kind, static_cast<std::int64_t>(number()));
+    }
+    return counters;
   }
   std::uint8_t byte() { return static_cast<std::uint8_t>(little(1)); }
   [[nodiscard]] bool torn() const { return torn_; }
@@ -103,10 +119,20 @@ std::string labels_record(const AgentId& agent, const Labels& labels) {
 }
 
 std::string role_record(const RoleName& role, const RoleSettings& settings) {
-  Writer out(Type::kRole);
-  out.text(role.str()).number(static_cast<std::uint64_t>(settings.weight)).number(settings.limit.items().size());
-  for (const auto& [kind, amount] : settings.limit.items()) out.text(kind).number(static_cast<std::uint64_t>(amount));
+  Writer out(Type::kRole, kRoleVersion);
+  out.text(role.str()).number(static_cast<std::uint64_t>(settings.weight)).amounts(settings.limit);
+  out.number(settings.priority ? 1 : 0).number(static_cast<std::uint64_t>(settings.priority.value_or(0)));
+  out.amounts(settings.guarantee);
   return out.take();
+}
+
+std::string reservation_record(const std::string& name, const Reservation& r) {
+  Writer out(Type::kReservation);
+  out.text(name).text(r.role.str()).number(r.maintenance ? 1 : 0).number(r.agents.size());
+  for (const AgentId& agent : r.agents) out.text(agent.str());
+  out.amounts(r.amount);
+  out.number(static_cast<std::uint64_t>(r.start.count())).number(static_cast<std::uint64_t>(r.end.count()));
+  return out.text(r.owner).text(r.reason).take();
 }
 
 }  // namespace
@@ -115,7 +141,7 @@ std::string role_record(const RoleName& role, const RoleSettings& settings) {
 Result<> LogRegistry::apply(State& state, std::string_view record) {
   Reader in(record);
   const auto type = static_cast<Type>(in.byte());
-  in.byte();
+  const std::uint8_t version = in.byte();
   switch (type) {
     case Type::kCluster:
       state.cluster = in.text();
@@ -182,15 +208,35 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
       const RoleName role(in.text());
       RoleSettings settings;
       settings.weight = static_cast<std::int64_t>(in.number());
-      for (std::uint64_t n = in.number(); n > 0 && !in.torn(); --n) {
-        const std::string kind = in.text();
-        settings.limit.set(kind, static_cast<std::int64_t>(in.number()));
+      settings.limit = in.amounts();
+      if (version >= 2) {
+        const bool set = in.number() != 0;
+        const auto priority = static_cast<std::int64_t>(in.number());
+        if (set) settings.priority = priority;
+        settings.guarantee = in.amounts();
       }
       state.roles[role] = std::move(settings);
       break;
     }
     case Type::kRoleGone:
       state.roles.erase(RoleName(in.text()));
+      break;
+    case Type::kReservation: {
+      const std::string name = in.text();
+      Reservation r;
+      r.role = RoleName(in.text());
+      r.maintenance = in.number() != 0;
+      for (std::uint64_t n = in.number(); n > 0 && !in.torn(); --n) r.agents.insert(AgentId(in.text()));
+      r.amount = in.amounts();
+      r.start = Duration(static_cast<std::int64_t>(in.number()));
+      r.end = Duration(static_cast<std::int64_t>(in.number()));
+      r.owner = in.text();
+      r.reason = in.text();
+      state.reservations[name] = std::move(r);
+      break;
+    }
+    case Type::kReservationGone:
+      state.reservations.erase(in.text());
       break;
     default:
       state.unknown.emplace_back(record);
@@ -241,6 +287,7 @@ std::string LogRegistry::snapshot() const {
   for (const auto& [agent, drain] : state_.drains) out.text(drain_record(agent, drain));
   for (const auto& [agent, labels] : state_.labels) out.text(labels_record(agent, labels));
   for (const auto& [role, settings] : state_.roles) out.text(role_record(role, settings));
+  for (const auto& [name, reservation] : state_.reservations) out.text(reservation_record(name, reservation));
   for (const std::string& record : state_.unknown) out.text(record);
   return bytes + out.take();
 }
@@ -276,6 +323,13 @@ void LogRegistry::set_role(const RoleName& role, const RoleSettings& settings, A
 }
 void LogRegistry::drop_role(const RoleName& role, Actions& out) { write(Writer(Type::kRoleGone).text(role.str()).take(), out); }
 
+void LogRegistry::set_reservation(const std::string& name, const Reservation& reservation, Actions& out) {
+  write(reservation_record(name, reservation), out);
+}
+void LogRegistry::drop_reservation(const std::string& name, Actions& out) {
+  write(Writer(Type::kReservationGone).text(name).take(), out);
+}
+
 void LogRegistry::durable(Ticket ticket) {
   const auto found = pending_.find(ticket);
   if (found == pending_.end()) return;
@@ -294,7 +348,7 @@ void LogRegistry::failed(Ticket ticket) { pending_.erase(ticket); }
 // Only when nothing is in flight: a snapshot replaces every record appended before it, durable or not.
 void LogRegistry::compact_if_worth(Actions& out) {
   const std::uint64_t live = state_.agents.size() + state_.frameworks.size() + state_.cordons.size() + state_.drains.size() +
-                             state_.labels.size() + state_.roles.size() + state_.unknown.size();
+                             state_.labels.size() + state_.roles.size() + state_.reservations.size() + state_.unknown.size();
   if (since_snapshot_ < kCompactAfter || since_snapshot_ < 2 * live || !pending_.empty() || !out.appends.empty()) return;
   since_snapshot_ = 0;
   out.compact = snapshot();

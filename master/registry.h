@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -25,7 +26,21 @@ namespace bourse::house {
 struct RoleSettings {
   std::int64_t weight = 1;
   Counters limit;  // "cpus" in milli-cores, "mem" in bytes, a device kind in permille of devices; absent: unlimited
+  std::optional<std::int64_t> priority;  // against other roles; absent: that of the role above it, 0 at the top
+  Counters guarantee;                    // what it may take back from others, in the units of `limit`
   bool operator==(const RoleSettings&) const = default;
+};
+
+// A lease of some agents, or of a part of each, for a role; or, with `maintenance`, of agents for those who mend them. Times are wall
+// times, since they have to outlive the master.
+struct Reservation {
+  RoleName role;  // maintenance: empty
+  bool maintenance = false;
+  std::set<AgentId> agents;
+  Counters amount;            // of each agent, in the units of RoleSettings.limit; empty: all of it
+  Duration start{0}, end{0};  // end 0: until it is released
+  std::string owner, reason;
+  bool operator==(const Reservation&) const = default;
 };
 
 // An agent that shall be empty. `deadline` is wall time, since it has to outlive the master; 0: none, work ends by itself.
@@ -60,6 +75,8 @@ class Registry {
   virtual void set_labels(const AgentId& agent, const Labels& labels, Actions& out) = 0;  // an operator's, all of them
   virtual void set_role(const RoleName& role, const RoleSettings& settings, Actions& out) = 0;
   virtual void drop_role(const RoleName& role, Actions& out) = 0;
+  virtual void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) = 0;
+  virtual void drop_reservation(const std::string& name, Actions& out) = 0;
   virtual void durable(Ticket ticket) = 0;
   virtual void failed(Ticket ticket) = 0;  // what that ticket wrote is unsaid: ask again
   virtual void compact_if_worth(Actions& out) = 0;
@@ -75,6 +92,7 @@ class Registry {
   [[nodiscard]] virtual const std::map<AgentId, Drain>& drains() const = 0;
   [[nodiscard]] virtual const std::map<AgentId, Labels>& labels() const = 0;
   [[nodiscard]] virtual const std::map<RoleName, RoleSettings>& roles() const = 0;
+  [[nodiscard]] virtual const std::map<std::string, Reservation>& reservations() const = 0;  // by name
   [[nodiscard]] virtual std::uint64_t unknown_records() const = 0;
 };
 
@@ -94,6 +112,8 @@ class LogRegistry final : public Registry {
   void set_labels(const AgentId& agent, const Labels& labels, Actions& out) override;
   void set_role(const RoleName& role, const RoleSettings& settings, Actions& out) override;
   void drop_role(const RoleName& role, Actions& out) override;
+  void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) override;
+  void drop_reservation(const std::string& name, Actions& out) override;
   void durable(Ticket ticket) override;
   void failed(Ticket ticket) override;
   void compact_if_worth(Actions& out) override;
@@ -108,6 +128,7 @@ class LogRegistry final : public Registry {
   [[nodiscard]] const std::map<AgentId, Drain>& drains() const override { return state_.drains; }
   [[nodiscard]] const std::map<AgentId, Labels>& labels() const override { return state_.labels; }
   [[nodiscard]] const std::map<RoleName, RoleSettings>& roles() const override { return state_.roles; }
+  [[nodiscard]] const std::map<std::string, Reservation>& reservations() const override { return state_.reservations; }
   [[nodiscard]] std::uint64_t unknown_records() const override { return state_.unknown.size(); }
 
  private:
@@ -119,6 +140,7 @@ class LogRegistry final : public Registry {
     std::map<AgentId, Drain> drains;
     std::map<AgentId, Labels> labels;
     std::map<RoleName, RoleSettings> roles;
+    std::map<std::string, Reservation> reservations;
     std::vector<std::string> unknown;  // records of types we do not know, as they are
   };
   struct Pending {

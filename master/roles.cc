@@ -14,38 +14,42 @@ namespace {
 constexpr std::string_view kCpus = "cpus", kMem = "mem";
 constexpr std::int64_t kWhole = 1000;  // permille of a device
 
-// What of `usage` a limit on `kind` counts.
+bool of_kind(std::string_view device, std::string_view kind) {
+  const bool under = !kind.empty() && device.size() > kind.size() && device.starts_with(kind) &&
+                     (device[kind.size()] == '/' || kind.back() == '/');
+  return device == kind || under;
+}
+
+}  // namespace
+
+bool is_counter(std::string_view kind) { return kind.find_first_of(".:") != std::string_view::npos; }
+
+// What one unit counts for is known by its shape, but for a whole host or device: those only when they are carved.
 std::int64_t amount_of(const Usage& usage, std::string_view kind) {
   if (kind == kCpus) return usage.cpus;
   if (kind == kMem) return usage.mem;
   std::int64_t sum = 0;
-  for (const auto& [device, permille] : usage.devices.items()) {
-    const bool under =
-        device.size() > kind.size() && device.starts_with(kind) && (device[kind.size()] == '/' || kind.back() == '/');
-    if (device == kind || under) sum += permille;
+  if (is_counter(kind)) {
+    const auto colon = kind.find(':');
+    const std::string_view device = colon == std::string_view::npos ? std::string_view() : kind.substr(0, colon);
+    const std::string_view counter = colon == std::string_view::npos ? kind : kind.substr(colon + 1);
+    for (const auto& [key, amount] : usage.counters.items()) {
+      const std::string_view of = std::string_view(key).substr(0, key.find(':'));
+      const std::string_view name = std::string_view(key).substr(of.size() + 1);
+      if (name == counter && (device.empty() || of_kind(of, device))) sum += amount;
+    }
+    return sum;
   }
-  return sum;
-}
-
-// What one unit will count for, as far as the shape tells: a whole host's is known only when it is carved.
-Usage usage_of_shape(const Shape& shape) {
-  Usage usage;
-  usage.cpus = shape.cpus.value;
-  usage.mem = shape.mem.value;
-  for (const DeviceAsk& ask : shape.devices) {
-    const std::int64_t compute = ask.counters.get("compute");
-    const std::int64_t each = ask.whole || compute == 0 ? kWhole : compute;
-    usage.devices.set(ask.kind, usage.devices.get(ask.kind) + each * ask.count);
-  }
-  return usage;
+  for (const auto& [device, permille] : usage.devices.items())
+    if (of_kind(device, kind)) sum += permille;
+  return sum + usage.others.get(kind) * kWhole;
 }
 
 std::string amount_text(std::string_view kind, std::int64_t amount) {
-  if (kind == kMem) return format_size(Bytes(amount));
+  if (kind == kMem || kind == "disk") return format_size(Bytes(amount));
+  if (is_counter(kind)) return std::to_string(amount);
   return format_cpus(MilliCpus(amount));  // cores and devices: thousandths, both
 }
-
-}  // namespace
 
 std::vector<RoleName> role_line(const RoleName& role) {
   std::vector<RoleName> line;
@@ -56,6 +60,11 @@ std::vector<RoleName> role_line(const RoleName& role) {
     if (slash == std::string::npos) return line;
     name.resize(slash);
   }
+}
+
+bool in_tree(const RoleName& role, const RoleName& above) {
+  const std::string &name = role.str(), &top = above.str();
+  return name.size() >= top.size() && name.starts_with(top) && (name.size() == top.size() || name[top.size()] == '/');
 }
 
 Result<> check_role_name(std::string_view name) {
@@ -75,13 +84,20 @@ Result<std::pair<std::string, std::int64_t>> parse_limit(std::string_view kind, 
   const auto bad = [&](const std::string& why) {
     return Error(Code::kInvalid, "limit " + std::string(kind) + "=" + std::string(amount) + ": " + why);
   };
-  if (kind.empty() || kind.size() > RoleTable::kNameMax) return bad("a limit names a kind: cpus, mem, gpu, gpu/acme, ...");
+  if (kind.empty() || kind.size() > RoleTable::kNameMax)
+    return bad("a limit names a kind: cpus, mem, gpu, gpu/acme, npu.compute, gpu/acme:mem, ...");
   const std::string name(kind);
   if (amount == "none" || amount == "unlimited") return std::pair(name, std::int64_t{0});
   if (kind == kMem) {
     const auto size = parse_size(amount);
     if (!size || size->value <= 0) return bad("memory is written as 512MiB, 64GiB or 1.5TiB, or none");
     return std::pair(name, size->value);
+  }
+  if (is_counter(kind)) {
+    const auto whole = parse_cpus(amount);
+    if (!whole || whole->value <= 0 || whole->value % kWhole != 0)
+      return bad("a counter of devices is limited to a whole number above 0, or none");
+    return std::pair(name, whole->value / kWhole);
   }
   const auto count = parse_cpus(amount);
   if (!count || count->value <= 0) return bad("an amount is a number above 0, as 8 or 0.5, or none");
@@ -97,6 +113,8 @@ std::string limit_text(const Counters& limit) {
 std::string use_text(const Usage& used) {
   std::string text = "cpus=" + amount_text(kCpus, used.cpus) + ",mem=" + amount_text(kMem, used.mem);
   for (const auto& [kind, amount] : used.devices.items()) text += "," + kind + "=" + amount_text(kind, amount);
+  for (const auto& [kind, amount] : used.others.items()) text += "," + kind + "=" + std::to_string(amount);
+  for (const auto& [kind, amount] : used.counters.items()) text += "," + kind + "=" + amount_text(kind, amount);
   return text;
 }
 
@@ -105,10 +123,49 @@ std::int64_t RoleTable::weight(const House& h, const RoleName& role) {
   return found == h.registry.roles().end() ? 1 : found->second.weight;
 }
 
+std::int64_t RoleTable::priority(const House& h, const RoleName& role) {
+  for (const RoleName& above : role_line(role)) {
+    const auto found = h.registry.roles().find(above);
+    if (found != h.registry.roles().end() && found->second.priority) return *found->second.priority;
+  }
+  return 0;
+}
+
+RoleName RoleTable::covered(const RoleName& role, const Usage& more) const {
+  for (const RoleName& above : role_line(role)) {
+    const auto found = limits_.find(above);
+    if (found == limits_.end() || found->second.guarantee.empty()) continue;
+    const auto& items = found->second.guarantee.items();
+    const bool within = std::all_of(items.begin(), items.end(), [&](const auto& item) {
+      return amount_of(found->second.used, item.first) + amount_of(more, item.first) <= item.second;
+    });
+    const bool any = std::any_of(items.begin(), items.end(), [&](const auto& item) { return amount_of(more, item.first) > 0; });
+    if (within && any) return above;
+  }
+  return RoleName();
+}
+
+bool RoleTable::may_lose(const RoleName& role, const Usage& less, const std::map<RoleName, Usage>& taken) const {
+  for (const RoleName& above : role_line(role)) {
+    const auto found = limits_.find(above);
+    if (found == limits_.end()) continue;
+    const auto before = taken.find(above);
+    for (const auto& [kind, amount] : found->second.guarantee.items()) {
+      const std::int64_t gone = amount_of(less, kind);
+      const std::int64_t had = amount_of(found->second.used, kind) - (before == taken.end() ? 0 : amount_of(before->second, kind));
+      if (gone > 0 && had - gone < amount) return false;
+    }
+  }
+  return true;
+}
+
 void RoleTable::settings_changed(House& h) {
   limits_.clear();
   charged_.clear();
+  preempts_ = false;
   for (const auto& [role, settings] : h.registry.roles()) {
+    preempts_ = preempts_ || settings.priority || !settings.guarantee.empty();
+    if (!settings.guarantee.empty()) limits_[role].guarantee = settings.guarantee;
     if (!settings.limit.empty() && !hooks::mutant("roles.limit_ignored")) limits_[role].most = settings.limit;
   }
   for (const auto& [id, ix] : h.frameworks.by_name()) {
@@ -116,6 +173,7 @@ void RoleTable::settings_changed(House& h) {
     charge(h, ix);
   }
   wake(h);
+  h.claims.reconsider(h);
 }
 
 void RoleTable::book(const Charge& charge, bool add) {
@@ -167,7 +225,10 @@ std::uint32_t RoleTable::room(House& h, FrameworkIx ix, const LineRow& line) {
   if (limits_.empty()) return UINT32_MAX;
   const FrameworkRow& row = h.frameworks.at(ix);
   const std::vector<RoleName> roles = role_line(row.role);
-  const bool any = std::any_of(roles.begin(), roles.end(), [&](const RoleName& role) { return limits_.contains(role); });
+  const bool any = std::any_of(roles.begin(), roles.end(), [&](const RoleName& role) {
+    const auto limit = limits_.find(role);
+    return limit != limits_.end() && !limit->second.most.empty();
+  });
   if (!any) return UINT32_MAX;
   if (!settled(h)) {
     grace.push(h.started + h.options.peer_timeout, 0);
@@ -175,7 +236,7 @@ std::uint32_t RoleTable::room(House& h, FrameworkIx ix, const LineRow& line) {
     return 0;
   }
   if (line.wildcard) return 1;
-  const Usage one = usage_of_shape(line.want.shape);
+  const Usage one = usage_of(line.want.shape);
   std::int64_t units = line.unmet();
   for (const RoleName& role : roles) {
     const auto limit = limits_.find(role);
@@ -209,10 +270,10 @@ Resources RoleTable::trimmed(const RoleName& role, const Resources& amount, cons
 }
 
 std::string RoleTable::obstacle(const House& h, const FrameworkRow& framework, const LineRow& line) const {
-  const Usage one = usage_of_shape(line.want.shape);
+  const Usage one = usage_of(line.want.shape);
   for (const RoleName& role : role_line(framework.role)) {
     const auto limit = limits_.find(role);
-    if (limit == limits_.end()) continue;
+    if (limit == limits_.end() || limit->second.most.empty()) continue;
     if (!settled(h)) return "role " + role.str() + " has a limit, and not every agent has shown what it spends";
     for (const auto& [kind, most] : limit->second.most.items()) {
       const std::int64_t each = amount_of(one, kind), used = amount_of(limit->second.used, kind);

@@ -62,6 +62,7 @@ void end_slice(House& h, const SliceId& id, SliceEnd end, const std::string& rea
   framework.slices.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.erase(row.spec.id);
   h.placements.remove(row.agent, row.spec.id.framework, row.spec.group, 1);
+  h.claims.slice_ended(row.spec.id);
   h.book(row.spec.revocable).move(row.agent, row.spec.resources, row.pool, Pool::kFree);
   count_use(h, row.framework, row.spec.revocable, row.spec.resources, -1);
   if (framework.removed && framework.slices.empty()) h.frameworks.vacate(row.framework);

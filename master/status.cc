@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/hostlist.h"
 #include "master/house.h"
 
 namespace bourse::house {
@@ -125,6 +126,7 @@ Row agent_row(const House& h, AgentIx ix) {
            {"offered", to_text(a.offered)},
            {"held", to_text(a.held)},
            {"leased", to_text(a.leased)},
+           {"reserved", to_text(a.reserved)},
            {"unavailable", to_text(a.unavailable)},
            {"devices", std::to_string(healthy)},
            {"unhealthy", unhealthy},
@@ -135,6 +137,7 @@ Row agent_row(const House& h, AgentIx ix) {
            {"drain_in", row.draining && row.drain_deadline.count() > 0
                             ? format_duration(std::chrono::ceil<seconds>(std::max(Duration{0}, row.drain_deadline - h.now.mono)))
                             : ""},
+           {"closes", row.closes.count() > 0 ? std::to_string(row.closes.count()) : ""},
            {"shortfall", a.shortfall ? "yes" : "no"},
            {"notes", notes},
            {"lends", lent.total.empty() ? "" : to_text(without_traits(lent.total))},
@@ -176,7 +179,7 @@ Row offer_row(const House& h, const OfferRow& offer) {
            {"line", std::to_string(offer.line)},
            {"units", std::to_string(offer.units)},
            {"expires_in", format_duration(std::max(Duration{0}, offer.expires - h.now.mono))},
-           {"reservation", offer.reservation.value != 0 ? std::to_string(offer.reservation.value) : ""},
+           {"reservation", offer.reservation.value != 0 ? std::to_string(offer.reservation.value) : offer.reserved},
            {"resources", to_text(offer.resources)}}};
 }
 
@@ -188,6 +191,7 @@ Row slice_row(House& h, const SliceId& id) {
            {"state", std::string(slice_state_text(row.state))},
            {"gang", row.spec.gang.value != 0 ? std::to_string(row.spec.gang.value) : ""},
            {"role", row.spec.role},
+           {"reservation", row.spec.reserved},
            {"resources", to_text(row.spec.resources)},
            {"revocable", row.spec.revocable ? "yes" : ""}}};
 }
@@ -253,7 +257,9 @@ Row role_row(const House& h, const RoleName& role, std::uint32_t frameworks, std
   const RoleSettings settings = found == h.registry.roles().end() ? RoleSettings{} : found->second;
   return {role.str(),
           {{"weight", std::to_string(settings.weight)},
+           {"priority", std::to_string(h.roles.priority(h, role))},
            {"limit", limit_text(settings.limit)},
+           {"guarantee", limit_text(settings.guarantee)},
            {"used", use_text(used)},
            {"cpus_used", format_cpus(MilliCpus(used.cpus))},
            {"mem_used", format_size(Bytes(used.mem))},
@@ -284,6 +290,47 @@ void roles_page(const House& h, const std::string& after, std::uint32_t limit, S
       return;
     }
     reply.rows.push_back(role_row(h, it->first, it->second.frameworks, it->second.waiting, it->second.used));
+  }
+}
+
+// Times are microseconds since 1970, as those of events.
+Row reservation_row(const House& h, const std::string& name, const Reservation& r) {
+  std::vector<std::string> hosts;
+  Usage kept;
+  std::size_t up = 0;
+  for (const AgentId& agent : r.agents) {
+    hosts.push_back(agent.str());
+    const auto found = h.agents.by_name().find(agent);
+    if (found == h.agents.by_name().end()) continue;
+    ++up;
+    kept.add(usage_of(h.reservations.kept_of(h, name, found->second)));
+  }
+  const bool over = r.end.count() != 0 && r.end <= h.now.wall;
+  const std::string state = over ? "over" : r.start > h.now.wall ? "planned" : "active";
+  return {name,
+          {{"state", state},
+           {"kind", r.maintenance ? "maintenance" : "role"},
+           {"role", r.role.str()},
+           {"agents", compress_hosts(hosts)},
+           {"known", std::to_string(up)},
+           {"amount", r.maintenance      ? ""
+                      : r.amount.empty() ? "all"
+                                         : limit_text(r.amount)},
+           {"idle", r.maintenance ? "" : use_text(kept)},
+           {"start_us", std::to_string(r.start.count())},
+           {"end_us", std::to_string(r.end.count())},
+           {"owner", r.owner},
+           {"reason", r.reason}}};
+}
+
+void reservations_page(const House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
+  const auto& all = h.registry.reservations();
+  for (auto it = all.upper_bound(after); it != all.end(); ++it) {
+    if (reply.rows.size() == limit) {
+      reply.more = true;
+      return;
+    }
+    reply.rows.push_back(reservation_row(h, it->first, it->second));
   }
 }
 
@@ -384,11 +431,14 @@ void on_status_query(House& h, const Session& from, const Message& message) {
     demand_page(h, query.after, limit, reply);
   } else if (query.what == "roles") {
     roles_page(h, query.after, limit, reply);
+  } else if (query.what == "reservations") {
+    reservations_page(h, query.after, limit, reply);
   } else if (query.what == "events") {
     events_page(h, query.after, limit, reply);
   } else {
     reply.code = Code::kInvalid;
-    reply.reason = "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, demand, roles, events";
+    reply.reason =
+        "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, demand, roles, reservations, events";
   }
   h.send(from.peer, std::move(reply));
 }

@@ -25,6 +25,7 @@ void LedgerChecker::stepped(Node& node, const Event&) {
                                      {"offered", &account.offered},
                                      {"held", &account.held},
                                      {"leased", &account.leased},
+                                     {"reserved", &account.reserved},
                                      {"unavailable", &account.unavailable}}) {
       const auto sound = part->check();
       const auto added = sum.add(*part);
@@ -37,8 +38,8 @@ void LedgerChecker::stepped(Node& node, const Event&) {
     if (sum == without_traits(account.total)) continue;
     world_.violation("ledger of " + agent.value + ": the parts add up to " + to_text(sum) + ", the total is " +
                      to_text(account.total) + " (free " + to_text(account.free) + ", offered " + to_text(account.offered) +
-                     ", held " + to_text(account.held) + ", leased " + to_text(account.leased) + ", unavailable " +
-                     to_text(account.unavailable) + ")");
+                     ", held " + to_text(account.held) + ", leased " + to_text(account.leased) + ", reserved " +
+                     to_text(account.reserved) + ", unavailable " + to_text(account.unavailable) + ")");
     return;
   }
 }

@@ -14,7 +14,7 @@
 
 namespace bourse::sim {
 
-// For every agent: free + offered + held + leased + unavailable = total, and no part above it. See "Ledger".
+// For every agent: free + offered + held + leased + reserved + unavailable = total, and no part above it. See "Ledger".
 class LedgerChecker final : public Observer {
  public:
   explicit LedgerChecker(World& world) : world_(world) { world.observe(*this); }

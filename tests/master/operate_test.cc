@@ -3,68 +3,13 @@
 
 #include "master/registry.h"
 #include "master/roles.h"
-#include "rig.h"
+#include "operated.h"
 
 namespace bourse::test {
 namespace {
 
 constexpr std::uint64_t kA1 = 11, kA2 = 12, kF1 = 21, kF2 = 22, kR = 31;
-using Parameters = std::vector<std::pair<std::string, std::string>>;
-
-struct House : Rig {
-  explicit House(MasterOptions o = {}) : Rig(std::move(o)) {}
-  void operate() { say(kR, ReaderHello{kProtocolVersion, "op"}); }
-  OperatorReply act(const std::string& action, const std::string& target, Parameters parameters = {},
-                    const std::string& reason = "") {
-    if (!operating) operate();
-    operating = true;
-    say(kR, OperatorAction{++tag, action, target, reason, std::move(parameters)});
-    auto replies = take<OperatorReply>(kR);
-    EXPECT_EQ(replies.size(), 1U) << action;
-    return replies.empty() ? OperatorReply{} : replies.back();
-  }
-  void again() {  // the master is killed and started
-    operating = false;
-    start();
-  }
-  void join(std::uint64_t peer, const std::string& name, const std::string& role, bool watch = false) {
-    FrameworkHello hello;
-    hello.framework = FrameworkId(name);
-    hello.role = RoleName(role);
-    hello.incarnation = Incarnation(1);
-    hello.failover_timeout = seconds(3600);
-    hello.watch_agents = watch;
-    say(peer, hello);
-  }
-  std::int64_t offered_cpus(std::uint64_t peer) {
-    std::int64_t sum = 0;
-    for (const Offer& offer : offers(peer)) sum += offer.resources.cpus.value;
-    return sum / 1000;
-  }
-  std::vector<StatusReply::Row> status(const std::string& what, const std::string& after = "") {
-    if (!operating) operate();
-    operating = true;
-    say(kR, StatusQuery{++tag, what, after, 0});
-    return take<StatusReply>(kR).at(0).rows;
-  }
-  static std::string field(const StatusReply::Row& row, const std::string& name) {
-    for (const auto& [key, value] : row.fields)
-      if (key == name) return value;
-    return "?";
-  }
-  ExplainReply why(std::uint64_t peer, const std::string& framework, std::uint64_t id) {
-    say(peer, ExplainQuery{++tag, FrameworkId(framework), id});
-    return take<ExplainReply>(peer).at(0);
-  }
-  std::uint64_t tag = 0;
-  bool operating = false;
-};
-
-std::uint32_t count(const ExplainReply& reply, const std::string& reason) {
-  for (const auto& c : reply.counts)
-    if (c.reason == reason) return c.agents;
-  return 0;
-}
+using House = Operated;
 
 // --- roles -----------------------------------------------------------------------------------------------------------
 

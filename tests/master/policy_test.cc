@@ -1,6 +1,6 @@
 // The master and its policy: a reload swaps it between two events, who would starve has an agent kept for him, and a policy that
 // scores chooses the agent.
-#include "rig.h"
+#include "operated.h"
 
 namespace bourse::test {
 namespace {
@@ -107,6 +107,29 @@ TEST(MasterPolicy, APolicyThatScoresChoosesTheAgent) {
     ASSERT_EQ(offers.size(), 1U);
     EXPECT_EQ(offers[0].agent, AgentId(rule == "best" ? "h1" : "h2"));
   }
+}
+
+// By hand: 16 cores, one by one, to who has the least share for his weight. org weighs 3, other 1: 12 and 4. Within org, a and b are
+// equals: 6 each. Flat, all three would weigh 1.
+TEST(MasterPolicy, AWeightOfAnInnerRoleCountsForAllBelowIt) {
+  Operated rig(with("hdrf"));
+  rig.join(kA, "a", "org/a");
+  rig.join(kB, "b", "org/b");
+  rig.join(kB + 1, "c", "other");
+  rig.ok("set-role", "org", {{"weight", "3"}});
+  for (const std::uint64_t peer : {kA, kB, kB + 1}) rig.demand(peer, {line(1, shape(1, 1), 100)});
+  rig.pass();
+  for (std::uint64_t i = 1; i <= 16; ++i) rig.agent(100 + i, "h" + std::to_string(i), amount(1, 1));
+  rig.pass();
+  EXPECT_EQ(rig.offered_cpus(kA), 6);
+  EXPECT_EQ(rig.offered_cpus(kB), 6);
+  EXPECT_EQ(rig.offered_cpus(kB + 1), 4);
+  // The account of the tree goes when the last of it has gone, and comes again.
+  for (const std::uint64_t peer : {kA, kB}) rig.say(peer, Goodbye{true});
+  rig.join(kA, "a", "org/a");
+  rig.demand(kA, {line(1, shape(1, 1), 100)});
+  rig.pass();
+  EXPECT_EQ(rig.offered_cpus(kA), 12);
 }
 
 }  // namespace

@@ -215,13 +215,13 @@ struct Rig {
       std::int64_t cpus = 0, mem = 0;
       std::map<std::uint32_t, std::int64_t> node_cpus, total_node_cpus;
       std::map<std::string, int> devices;
-      for (const Resources* part : {&a.free, &a.offered, &a.held, &a.leased, &a.unavailable}) {
+      for (const Resources* part : {&a.free, &a.offered, &a.held, &a.leased, &a.reserved, &a.unavailable}) {
         ASSERT_GE(part->cpus.value, 0);
         ASSERT_GE(part->mem.value, 0);
         cpus += part->cpus.value;
         mem += part->mem.value;
         for (const NumaAmount& node : part->numa) node_cpus[node.node] += node.cpus.value;
-        for (const DeviceShare& share : part->devices) ++devices[share.device.str()];
+        for (const DeviceShare& share : part->devices) devices[share.device.str()] += share.whole ? 1 : 0;
       }
       for (const NumaAmount& node : a.total.numa) total_node_cpus[node.node] += node.cpus.value;
       for (auto it = node_cpus.begin(); it != node_cpus.end();) it = it->second == 0 ? node_cpus.erase(it) : std::next(it);

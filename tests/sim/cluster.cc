@@ -37,6 +37,19 @@ Inventory host_inventory(const std::string& name, std::uint32_t cores, std::uint
   return inventory;
 }
 
+void add_agents(World& world, std::uint32_t count) {
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    const AgentId id("h" + std::to_string(i));
+    world.add_agent(id, host_inventory(id.value, 2, i % 2 == 0 ? 2 : 1), [id](const std::string& boot_id) {
+      AgentOptions agent;
+      agent.id = id;
+      agent.boot_id = boot_id;
+      agent.settings.probes = {"hwloc"};
+      return std::make_unique<Agent>(agent);
+    });
+  }
+}
+
 namespace {
 
 // What happened, one line an event, for whoever looks at a seed (BOURSE_SIM_LOG=1).
@@ -175,16 +188,7 @@ RunResult run(const RunOptions& options) {
   if (options.log) printer.emplace(world);
 
   world.add_master([] { return std::make_unique<Master>(MasterOptions{}); });
-  for (std::uint32_t i = 1; i <= options.agents; ++i) {
-    const AgentId id("h" + std::to_string(i));
-    world.add_agent(id, host_inventory(id.value, 2, i % 2 == 0 ? 2 : 1), [id](const std::string& boot_id) {
-      AgentOptions agent;
-      agent.id = id;
-      agent.boot_id = boot_id;
-      agent.settings.probes = {"hwloc"};
-      return std::make_unique<Agent>(agent);
-    });
-  }
+  add_agents(world, options.agents);
   std::vector<Node*> toys;
   for (std::uint32_t i = 1; i <= options.frameworks; ++i) {
     ToyOptions toy;

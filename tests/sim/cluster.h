@@ -36,6 +36,7 @@ struct RunResult {
 };
 
 Inventory host_inventory(const std::string& name, std::uint32_t cores, std::uint32_t nodes);
+void add_agents(World& world, std::uint32_t count);  // h1, h2, ...: two cores a NUMA node; every second has two nodes
 TaskPlan plan_of(const TaskKey& key);
 RunResult run(const RunOptions& options);
 
