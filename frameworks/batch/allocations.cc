@@ -16,6 +16,11 @@ void Allocations::facts(const AgentFacts& facts) {
   } else {
     closed_.erase(facts.agent);
   }
+  if (facts.closes.count() > 0 && facts.state != AgentFacts::State::kRemoved) {
+    closing_[facts.agent] = facts.closes;
+  } else {
+    closing_.erase(facts.agent);
+  }
   planner_.set_node(node(facts.agent), facts.state == AgentFacts::State::kUp ? facts.total : Resources{}, facts.labels);
   refresh(facts.agent);
   if (facts.state == AgentFacts::State::kRemoved) agents_.erase(facts.agent);
@@ -28,6 +33,12 @@ void Allocations::facts(const AgentFacts& facts) {
   if (was < largest_) return;
   largest_ = {};
   for (const auto& [id, f] : agents_) largest_ = std::max(largest_, f.total.cpus);
+}
+
+bool Allocations::closes_before(const AgentId& agent, Duration wall) const {
+  if (closing_.empty()) return false;
+  const auto found = closing_.find(agent);
+  return found != closing_.end() && wall > found->second;
 }
 
 Planner::Node Allocations::node(const AgentId& agent) {
@@ -226,13 +237,14 @@ void Allocations::resize(Slice& slice, Resources amount) {
   index_follow(slice);  // it may be ready by now
 }
 
-std::vector<SliceId> Allocations::idle_of(const SliceKind& kind, std::uint32_t count) const {
+std::vector<SliceId> Allocations::idle_of(const SliceKind& kind, std::uint32_t count, Duration wall) const {
   auto it = idle_.find(kind);
   if (it == idle_.end() || it->second.size() < count) return {};
-  if (count == 1) return {*it->second.begin()};
+  if (count == 1 && closing_.empty()) return {*it->second.begin()};
   std::vector<SliceId> out;
   std::set<AgentId> agents;
   for (const SliceId& id : it->second) {
+    if (closes_before(slices_.at(id).agent, wall)) continue;
     if (!agents.insert(slices_.at(id).agent).second) continue;
     out.push_back(id);
     if (out.size() == count) return out;

@@ -53,6 +53,11 @@ class Allocations {
   [[nodiscard]] MilliCpus largest_cpus() const { return largest_; }
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }  // grows when what is possible changes
   Planner::Node node(const AgentId& agent);
+  // Maintenance: does any agent close; would what ends at `wall` (kNoLimit: never) run into it there?
+  [[nodiscard]] bool any_closes() const { return !closing_.empty(); }
+  [[nodiscard]] bool closes_before(const AgentId& agent, Duration wall) const;
+  [[nodiscard]] const std::map<AgentId, Duration>& closing() const { return closing_; }
+  [[nodiscard]] bool could_hold(const Shape& shape, const AgentId& agent) { return planner_.could_hold(shape, node(agent)); }
   [[nodiscard]] const AgentId& agent_of(Planner::Node node) const { return node_names_[node]; }
   Planner& planner() { return planner_; }
 
@@ -78,8 +83,8 @@ class Allocations {
   [[nodiscard]] Slice* to_follow(const SliceKind& kind, std::size_t most);
   [[nodiscard]] const std::set<SliceId>& followed() const { return followed_; }
   void resize(Slice& slice, Resources amount);
-  // The idle slices of this kind on different agents, `count` of them; empty where there are fewer.
-  [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count) const;
+  // The idle slices of this kind on different agents, `count` of them, for what ends at `wall`; empty where there are fewer.
+  [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count, Duration wall) const;
   [[nodiscard]] const std::map<SliceKind, std::set<SliceId>>& idle_by_kind() const { return idle_; }
   [[nodiscard]] std::vector<SliceId> idle_on(const AgentId& agent) const;
   [[nodiscard]] std::vector<SliceId> idle_on_closed() const;  // on agents that are being drained or are cordoned
@@ -99,6 +104,7 @@ class Allocations {
 
   std::map<AgentId, AgentFacts> agents_;
   std::set<AgentId> closed_;
+  std::map<AgentId, Duration> closing_;  // -> when, as wall time
   std::map<AgentId, Planner::Node> nodes_;
   std::vector<AgentId> node_names_;
   std::map<OfferId, Offer> offers_;

@@ -532,6 +532,7 @@ void Batch::session(const SliceRecalled& e) {
   kill.task = it->second.task;
   kill.grace = e.grace;
   kill.preempt = true;
+  it->second.recalled = e.reason;
   out_->session.push_back(KillTask{kill});
 }
 

@@ -72,6 +72,7 @@ struct Run {
   bool recovered = false;                              // of an earlier life; its agent has not spoken yet
   bool cancelled = false, requeue_asked = false, node_failed = false;
   std::string cancel_reason;
+  std::string recalled;  // why its slice is taken back; empty: it is not
   std::uint32_t steps = 0, next_step = 1;
   bool follows = false;  // waits in its slice for those before it
   bool in_turn = false;  // was sent to follow; it may have its turn by now
@@ -218,6 +219,8 @@ class Batch final : public Actor {
   void pass_with_head(const Need*& head, Planner::Reservation& reservation);
   void pass_with_promises(const Need*& head, Planner::Reservation& reservation);
   bool try_start(Job& job, Planner::Reservation* reservation, const Need* head);
+  [[nodiscard]] std::optional<AgentId> window_in_way(const Job& job) const;
+  [[nodiscard]] bool runs_into_window(const Job& job, const Planner::Reservation& reservation) const;
   void make_room(const Need& head, const Planner::Reservation& reservation);
   void return_offers(const Need* head);
   std::uint64_t start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang);
@@ -284,6 +287,7 @@ class Batch final : public Actor {
   [[nodiscard]] bool passes(const Job& job, const JobFilter& filter) const;
   [[nodiscard]] bool is_first(const Job& job) const;
   [[nodiscard]] std::pair<Reason, std::string> reason_of(const Job& job) const;
+  [[nodiscard]] std::string closed_to(const Job& job) const;
 
   // batch_peers.cc: clients that wait for something, and the reload
   void handle(const Asker& asker, const Who& who, const WatchRequest& request);

@@ -37,7 +37,7 @@ bool Batch::start_behind(Job& job, std::uint64_t rank, const SliceKind& kind) {
   if (pace == paces_.end()) return false;
   const auto most = static_cast<std::size_t>(options_.launch_ahead / pace->second);
   Slice* slice = alloc_.to_follow(kind, std::min(most, kAheadMax));
-  if (slice == nullptr) return false;
+  if (slice == nullptr || alloc_.closing().contains(slice->agent)) return false;  // nobody knows when it would have its turn
   const std::uint64_t number = job.number(rank);
   Run& run = note_run(job, rank, 1, false);
   run.slices = {slice->id};

@@ -325,10 +325,16 @@ void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation)
       continue;
     }
     if (head == nullptr) {
+      const Need* first = &layouts_.at(job.layout).need;
+      reservation = alloc_.planner().reserve(*first, now_.mono, options_.backfill, Planner::Named::kLatest);
+      // One that would run into maintenance there is kept no room: it would only keep out those that end before.
+      if (runs_into_window(job, reservation)) {
+        if (options_.backfill == Backfill::kNone || ++looked > options_.backfill_depth) break;
+        continue;
+      }
+      head = first;
       head_ = job.id;
-      head = &layouts_.at(job.layout).need;
       job.reason = Reason::kResources;
-      reservation = alloc_.planner().reserve(*head, now_.mono, options_.backfill, Planner::Named::kLatest);
     }
     if (options_.backfill == Backfill::kNone || ++looked > options_.backfill_depth) break;
   }
@@ -352,6 +358,10 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
         if (!try_start(job, nullptr, nullptr)) break;
         continue;
       }
+      if (alloc_.any_closes() && window_in_way(job)) {  // promised nothing: it would only keep out those that end before
+        if (try_start(job, nullptr, nullptr)) continue;
+        break;
+      }
       const Planner::Candidate wanted{job.number(*rank), &layouts_.at(job.layout).need, job.spec->limit};
       const bool now = alloc_.planner().promise(now_.mono, wanted, again) <= now_.mono;
       if (now && try_start(job, nullptr, nullptr)) continue;
@@ -365,6 +375,23 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
     }
   }
   alloc_.planner().promises_end();
+}
+
+// An agent that could hold a node of the job, were it not that it closes before the job would end.
+std::optional<AgentId> Batch::window_in_way(const Job& job) const {
+  const Duration ends = plus(now_.wall, job.spec->limit);
+  const Shape& shape = layouts_.at(job.layout).need.shape;
+  for (const auto& [agent, closes] : alloc_.closing())
+    if (ends > closes && const_cast<Allocations&>(alloc_).could_hold(shape, agent)) return agent;
+  return std::nullopt;
+}
+
+bool Batch::runs_into_window(const Job& job, const Planner::Reservation& reservation) const {
+  if (!alloc_.any_closes()) return false;
+  const Duration starts = reservation.at == kNoLimit ? now_.wall : now_.wall + (reservation.at - now_.mono);
+  const Duration ends = plus(starts, job.spec->limit);
+  return std::any_of(reservation.nodes.begin(), reservation.nodes.end(),
+                     [&](Planner::Node node) { return alloc_.closes_before(alloc_.agent_of(node), ends); });
 }
 
 bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* head) {
@@ -394,7 +421,8 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     return head == nullptr || alloc_.planner().allow(*reservation, *head, holdings, end);
   };
   const SliceKind kind{layout.key, job.spec->uid};
-  if (auto slices = alloc_.idle_of(kind, layout.need.nodes); !slices.empty()) {
+  const Duration ends = plus(now_.wall, job.spec->limit);  // not into an agent's maintenance
+  if (auto slices = alloc_.idle_of(kind, layout.need.nodes, ends); !slices.empty()) {
     std::vector<Planner::Holding> holdings;
     for (const SliceId& id : slices) {
       const Slice& slice = *alloc_.find(id);
@@ -411,6 +439,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     Offer& offer = it->second;
     if (used_up_.contains(id) || (layout.need.nodes > 1 && taking_.contains(id)) || agents.contains(offer.agent)) continue;
     if (offer.revocable != revocable) continue;
+    if (alloc_.closes_before(offer.agent, ends) && !hooks::mutant("batch.window_ignored")) continue;
     auto amount = carve(layout.need.shape, offer.resources, offer.agent_total, offer.labels);
     if (!amount) {
       if (offer.resources.cpus.value <= 0) used_up_.insert(id);
@@ -671,9 +700,11 @@ void Batch::publish_demand() {
       line.shape = layout.need.shape;
       line.gang_min = layout.need.nodes > 1 ? layout.need.nodes : 0;
       line.priority = -static_cast<std::int32_t>(lines.size());
+      if (alloc_.any_closes()) line.lasts = c.key.limit;
       lines.push_back(std::move(line));
     }
     DemandLine& line = lines[it->second];
+    line.lasts = std::min(line.lasts, c.key.limit);
     const std::uint64_t slices = std::min<std::uint64_t>(c.tasks, kDemandCountMax) * layouts_.at(c.key.layout).need.nodes;
     line.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(line.count + slices, kDemandCountMax));
     return true;
@@ -683,7 +714,8 @@ void Batch::publish_demand() {
   bool same = !demand_forced_ && lines.size() == demanded_.size();
   for (std::size_t i = 0; same && i < lines.size(); ++i) {
     const DemandLine &a = lines[i], &b = demanded_[i];
-    same = a.id == b.id && a.count <= b.count && (a.count >= 16 ? a.count >= b.count / 2 : a.count == b.count);
+    same =
+        a.id == b.id && a.lasts == b.lasts && a.count <= b.count && (a.count >= 16 ? a.count >= b.count / 2 : a.count == b.count);
   }
   if (same) return;
   demand_forced_ = false;

@@ -218,7 +218,11 @@ void Batch::finish(Run& run, const TaskStatus& status) {
   const bool again = job.spec->requeue && run.restarts < options_.requeue_max;
   if (lost && again) return requeue(run, true, status.message.empty() ? "its node failed" : status.message);
   if (run.requeue_asked && status.state == TaskState::kKilled) return requeue(run, true, "asked for");
-  if (preempted && again) return requeue(run, true, "preempted");
+  if (preempted && again)
+    return requeue(run, true,
+                   run.recalled.empty() && status.message.empty()
+                       ? "preempted"
+                       : "preempted: " + (run.recalled.empty() ? status.message : run.recalled));
 
   JobInfo info = run_info(job, run, true);
   info.started = status.started.count() > 0 ? status.started : run.started;
@@ -254,6 +258,7 @@ void Batch::finish(Run& run, const TaskStatus& status) {
       break;
     case TaskState::kPreempted:
       set(JobState::kPreempted, Reason::kNone);
+      if (info.reason_text.empty()) info.reason_text = run.recalled;
       break;
     case TaskState::kLost:
       set(JobState::kNodeFail, Reason::kNodeFail);

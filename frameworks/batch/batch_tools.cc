@@ -40,6 +40,7 @@ std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
     case Reason::kPriority:
     case Reason::kResources:
       if (alloc_.agents().empty()) return {Reason::kNoAgents, "no agent has registered yet"};
+      if (std::string text = closed_to(job); !text.empty()) return {Reason::kNodeNotAvailable, std::move(text)};
       if (is_first(job)) return {Reason::kResources, {}};
       return {Reason::kPriority, {}};
     case Reason::kNodeNotAvailable:
@@ -51,6 +52,25 @@ std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
     default:
       return {job.reason, {}};
   }
+}
+
+// Every agent that could hold it closes before it would end: which, and when the next one is open again.
+std::string Batch::closed_to(const Job& job) const {
+  if (!alloc_.any_closes()) return {};
+  const std::optional<AgentId> closing = window_in_way(job);
+  if (!closing) return {};
+  const Shape& shape = layouts_.at(job.layout).need.shape;
+  const Duration ends = job.spec->limit > kNoLimit - now_.wall ? kNoLimit : now_.wall + job.spec->limit;
+  for (const auto& [agent, facts] : alloc_.agents()) {
+    const bool open = facts.state == AgentFacts::State::kUp && !alloc_.closes_before(agent, ends);
+    if (open && const_cast<Allocations&>(alloc_).could_hold(shape, agent)) return {};
+  }
+  const AgentFacts& facts = alloc_.agents().at(*closing);
+  const Duration until = std::chrono::ceil<seconds>(std::max(Duration{0}, facts.closes - now_.wall));
+  const std::string limit =
+      job.spec->limit == kNoLimit ? "it has no time limit, and" : "its time limit of " + format_duration(job.spec->limit);
+  return limit + " would run into the maintenance of " + closing->str() +
+         (until.count() > 0 ? ", which begins in " + format_duration(until) : ", which has begun");
 }
 
 JobInfo Batch::base_info(const Job& job, bool full) const {
