@@ -32,6 +32,8 @@ int label_main(int argc, char** argv);
 int remove_main(int argc, char** argv);
 int role_main(int argc, char** argv);
 int limit_main(int argc, char** argv);
+int reserve_main(int argc, char** argv);
+int maintenance_main(int argc, char** argv);
 
 // The batch framework's.
 int submit_main(int argc, char** argv);  // also a program of its own

@@ -11,7 +11,9 @@
 #include "frameworks/cli/commands.h"
 #include "frameworks/cli/complain.h"
 #include "frameworks/cli/console_url.h"
+#include "frameworks/cli/job_text.h"
 #include "frameworks/cli/master_client.h"
+#include "frameworks/cli/status.h"
 #include "frameworks/cli/table.h"
 
 namespace bourse::cli {
@@ -133,9 +135,9 @@ int agents_main(int argc, char** argv) {
                {"slices", "SLICES", true},
                {"isolation", "ISOLATION"},
                {"labels", "LABELS"}},
-              {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",
-               "leased",   "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",
-               "drain_in", "shortfall",   "notes",      "lends",     "lent",      "figures",  "nodes",     "device_list"});
+              {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",       "leased",
+               "reserved", "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",     "drain_in",
+               "closes",   "shortfall",   "notes",      "lends",     "lent",      "figures",  "nodes",     "device_list"});
 }
 
 int roles_main(int argc, char** argv) {
@@ -143,12 +145,45 @@ int roles_main(int argc, char** argv) {
               argv,
               {{"name", "ROLE"},
                {"weight", "WEIGHT", true},
+               {"priority", "PRIORITY", true},
                {"frameworks", "FRAMEWORKS", true},
                {"cpus_used", "CPUS", true},
                {"mem_used", "MEM", true},
                {"limit", "LIMIT"},
+               {"guarantee", "GUARANTEE"},
                {"waiting", "WAITING", true}},
-              {"name", "weight", "limit", "used", "cpus_used", "mem_used", "frameworks", "waiting"});
+              {"name", "weight", "priority", "limit", "guarantee", "used", "cpus_used", "mem_used", "frameworks", "waiting"});
+}
+
+int show_reservations(const std::string& program, bool maintenance, const std::string& name, bool json, const std::string& format) {
+  auto client = MasterClient::open();
+  if (!client) return failed(program, client.error());
+  const auto all = (*client)->status("reservations");
+  if (!all) return failed(program, all.error());
+  std::vector<Row> rows;
+  for (Row row : *all) {
+    if ((field(row, "kind") == "maintenance") != maintenance || (!name.empty() && row.name != name)) continue;
+    for (const char* at : {"start", "end"}) {
+      const std::int64_t us = std::strtoll(field(row, std::string(at) + "_us").c_str(), nullptr, 10);
+      row.fields.emplace_back(at, us == 0 ? "-" : timestamp(Duration(us)));
+    }
+    rows.push_back(std::move(row));
+  }
+  if (!name.empty() && rows.empty()) return complain(program, Error(Code::kNotFound, "there is no '" + name + "'"), 1);
+  if (json) {
+    fmt::print("{}\n", json_object({{maintenance ? "maintenance" : "reservations", json_list(rows)}}));
+    return 0;
+  }
+  std::vector<Shown> shown = {{"name", "NAME"}, {"state", "STATE"}, {"start", "START"}, {"end", "END"}, {"agents", "AGENTS"}};
+  if (!maintenance) {
+    shown.push_back({"role", "ROLE"});
+    shown.push_back({"amount", "AMOUNT"});
+    shown.push_back({"idle", "IDLE"});
+  }
+  shown.push_back({"reason", "REASON"});
+  return table(program, rows, {json, format}, shown,
+               {"name", "state", "kind", "role", "agents", "known", "amount", "idle", "start", "end", "start_us", "end_us", "owner",
+                "reason"});
 }
 
 int offers_main(int argc, char** argv) {
@@ -171,7 +206,7 @@ int slices_main(int argc, char** argv) {
                {"state", "STATE"},
                {"role", "ROLE"},
                {"resources", "RESOURCES"}},
-              {"name", "framework", "agent", "state", "gang", "role", "resources"});
+              {"name", "framework", "agent", "state", "gang", "role", "reservation", "resources"});
 }
 
 int frameworks_main(int argc, char** argv) {
