@@ -34,11 +34,21 @@ SocketLimits MasterFront::limits() {
   return limits;
 }
 
+namespace {
+// Masters know each other by the key that all of them hold.
+Result<Keyring> keyring_of(const std::string& directory) {
+  Keyring keyring = BOURSE_TRY(Keyring::read(directory));
+  if (const std::string own = directory + "/master"; access(own.c_str(), F_OK) == 0)
+    keyring.allow(BOURSE_TRY(read_public_key(own)), "master:master");
+  return keyring;
+}
+}  // namespace
+
 Result<std::optional<KeyPair>> MasterFront::read_keys() {
   const std::string directory = program_.keys_directory(program_.config());
   if (access((directory + "/master").c_str(), F_OK) != 0) return std::optional<KeyPair>();
   std::optional<KeyPair> keys = BOURSE_TRY(read_key_file(directory + "/master"));
-  context_.set_keyring(BOURSE_TRY(Keyring::read(directory)));
+  context_.set_keyring(BOURSE_TRY(keyring_of(directory)));
   directory_ = directory;
   return keys;
 }
@@ -50,7 +60,7 @@ Result<std::unique_ptr<Readers>> MasterFront::open_readers(const std::string& be
   if (options.endpoint.empty())
     options.endpoint = beside.starts_with("tcp://") ? beside.substr(0, beside.rfind(':')) + ":*" : beside + ".readers";
   options.keys = keys;
-  if (keys) options.keyring = BOURSE_TRY(Keyring::read(directory_));
+  if (keys) options.keyring = BOURSE_TRY(keyring_of(directory_));
   options.heartbeat = program_.config().duration("master", "heartbeat");
   options.peer_timeout = program_.config().duration("master", "peer_timeout");
   auto readers = Readers::open(std::move(options), std::move(wanted));
@@ -103,7 +113,7 @@ Result<std::string> MasterFront::read_again() {
   const policy::Choice choice = BOURSE_TRY(policy_->read(config));
   const std::string directory = program_.keys_directory(config);
   std::optional<Keyring> keyring;
-  if (!directory_.empty()) keyring = BOURSE_TRY(Keyring::read(directory));
+  if (!directory_.empty()) keyring = BOURSE_TRY(keyring_of(directory));
   const ConfigChanges changes = config_changes(program_.config(), config, {"cluster", "master", "log"}, live_master_keys());
   if (keyring) {
     readers_->set_keyring(*keyring);
@@ -115,6 +125,7 @@ Result<std::string> MasterFront::read_again() {
   take_config(config, options);
   driver_->post(Reload{live_text(options)});
   if (auto change = policy_->take(choice)) driver_->post(Reload{*std::move(change)});
+  if (taken) taken(config);
   program_.take(std::move(config));
   log_changes(changes, program_.config_path());
   return to_text(changes, "bourse-master");

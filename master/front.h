@@ -5,6 +5,7 @@
 // bourse-master's main, on the reactor's thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,7 +35,8 @@ class MasterFront {
   Result<std::unique_ptr<Readers>> open_readers(const std::string& beside, const std::optional<KeyPair>& keys,
                                                 Readers::Wanted wanted);
   void serve(Listener& listener, Driver& driver, policy::Configured& policy, Readers& readers);
-  void reload(std::uint64_t tag);  // answered by ReloadDone where the tag is not 0
+  std::function<void(const Config&)> taken;  // called with what a reload has taken over
+  void reload(std::uint64_t tag);            // answered by ReloadDone where the tag is not 0
   [[nodiscard]] std::uint64_t wire_errors() const { return wire_errors_; }
 
  private:

@@ -15,6 +15,7 @@
 #include "master/claims.h"
 #include "master/frameworks.h"
 #include "master/gangs.h"
+#include "master/leadership.h"
 #include "master/ledger.h"
 #include "master/lending.h"
 #include "master/master.h"
@@ -70,6 +71,7 @@ struct House {
   std::map<Ticket, std::vector<Pending>> pending;
   std::size_t pending_size = 0;
   Ticket lead_ticket = 0;
+  Leadership masters;
   std::map<Ticket, std::vector<Operation>> operations;  // carried out when their records are durable
   ReloadTable reloads;
   ViewTable views;

@@ -8,6 +8,7 @@
 #include "common/core/hooks.h"
 #include "master/explain.h"
 #include "master/house.h"
+#include "master/leadership.h"
 #include "master/settings.h"
 #include "master/status.h"
 
@@ -109,11 +110,6 @@ void on_goodbye(House& h, const Session& from, const Message& message) {
   h.sessions.close(session.peer);
 }
 
-// Being heard is all there is to it, but for what an agent counts.
-void on_heartbeat(House& h, const Session& from, const Message& message) {
-  if (from.who == kAgent) on_figures(h, from.row, std::get<Heartbeat>(message.body).figures);
-}
-
 template <class T, std::size_t I = 0>
 constexpr std::size_t index_of() {
   if constexpr (std::is_same_v<Body::Member<I>, T>) {
@@ -168,7 +164,7 @@ void session_ended(House& h, PeerId peer, std::string_view why) {
 }
 
 void received(House& h, const Received& event) {
-  if (!h.leading) return;  // silent until the lead record is durable
+  if (!h.leading) return on_not_leading(h, event);
   const Message& message = event.message;
   const Route& route = kRoutes[message.body.index()];
   Session* session = h.sessions.find(event.peer);
@@ -203,11 +199,6 @@ void received(House& h, const Received& event) {
   route.handle(h, *session, message);
 }
 
-void take_the_lead(House& h) {
-  h.registry.lead(h.options.cluster_name, *h.out);
-  h.lead_ticket = h.out->ticket;
-}
-
 void started(House& h, const Started& event) {
   h.incarnation = event.incarnation;
   h.started = h.now.mono;
@@ -221,24 +212,21 @@ void started(House& h, const Started& event) {
     h.log(LogLevel::kWarn, "registry_unknown_records",
           {{"records", std::to_string(h.registry.unknown_records())}, {"hint", "written by a newer master; kept and ignored"}});
   }
-  for (const AgentId& agent : h.registry.agents()) expect_agent(h, agent);
-  for (const auto& [id, identity] : h.registry.frameworks()) expect_framework(h, id);
-  take_the_lead(h);
+  if (!h.options.replicated) take_the_lead(h);
 }
 
-void durable(House& h, Ticket ticket) {
-  h.registry.durable(ticket);
-  if (!h.leading && ticket == h.lead_ticket) {
-    h.roles.settings_changed(h);
-    h.leading = true;
-    h.epoch = h.registry.epoch();
-    h.reservations.settings_changed(h);
-    h.log(LogLevel::kInfo, "leading",
-          {{"cluster", h.registry.cluster()},
-           {"epoch", std::to_string(h.epoch.value)},
-           {"agents", std::to_string(h.agents.size())},
-           {"frameworks", std::to_string(h.frameworks.by_name().size())}});
-  }
+// Of the replicated log, while this master does not lead.
+void replicated(House& h, const Result<>& done) {
+  if (done) return;
+  h.log(LogLevel::kError, "registry_unreadable",
+        {{"reason", done.error().text()}, {"hint", "take this master out, empty its state directory, and add it again"}});
+  h.out->stop = true;
+}
+
+void durable(House& h, const Durable& event) {
+  const Ticket ticket = event.ticket;
+  h.registry.durable(ticket, event.index);
+  if (!h.leading && ticket == h.lead_ticket) lead_durable(h);
   operations_durable(h, ticket);
   auto node = h.pending.extract(ticket);
   if (node.empty()) return;
@@ -254,12 +242,14 @@ void durable(House& h, Ticket ticket) {
 
 void append_failed(House& h, const AppendFailed& event) {
   h.registry.failed(event.ticket);
+  if (h.options.replicated && !h.masters.elected) return;  // of a leadership that is over
   h.log(LogLevel::kError, "registry_append_failed",
         {{"reason", event.reason}, {"hint", "free space on the registry's file system; retrying"}});
   operations_failed(h, event.ticket, event.reason);
   auto node = h.pending.extract(event.ticket);
   if (!node.empty()) h.pending_size -= node.mapped().size();  // they say hello again by themselves
-  if (!h.leading && event.ticket == h.lead_ticket) h.out->arm(TimerKey{kLeadTimer, 0, {}}, seconds(1));
+  if (!h.leading && event.ticket == h.lead_ticket && (!h.options.replicated || h.masters.elected))
+    h.out->arm(TimerKey{kLeadTimer, 0, {}}, seconds(1));
 }
 
 void timer_fired(House& h, const TimerKey& key) {
@@ -311,7 +301,7 @@ void timer_fired(House& h, const TimerKey& key) {
       h.claims.timers.fired(), h.claims.due(h);
       break;
     case kLeadTimer:
-      if (!h.leading) take_the_lead(h);
+      if (!h.leading && (!h.options.replicated || h.masters.elected)) take_the_lead(h);
       break;
     default:
       break;
@@ -344,6 +334,7 @@ void reload(House& h, const Reload& event) {
   const auto choice = policy::reloaded(event.config, h.options.policies);
   if (!choice) return;
   const Result<> taken = *choice ? h.allocator.use_policy(h, **choice) : Result<>(choice->error());
+  if (taken) h.options.policy = **choice;  // for the next leadership
   if (!taken) {
     return h.log(LogLevel::kError, "policy_refused",
                  {{"change", event.config}, {"reason", taken.error().text()}, {"then", "going on with the former one"}});
@@ -355,15 +346,40 @@ void reload(House& h, const Reload& event) {
 
 struct Master::Impl : House {
   using House::House;
+
+  // What is left of a master that no longer leads: the registry as it was committed, what it knows of the others, its history.
+  std::unique_ptr<Impl> deposed(const NotLeader& event) {
+    auto next = std::make_unique<Impl>(options);
+    registry.deposed();
+    next->registry = std::move(registry);
+    next->masters.rows = std::move(masters.rows);
+    next->masters.leader = event.name;
+    next->masters.endpoint = event.endpoint;
+    next->masters.tags = masters.tags;
+    next->masters.warned = masters.warned;
+    next->masters.readers = masters.readers;
+    next->events = std::move(events);
+    next->counters = counters;
+    next->incarnation = incarnation;
+    next->started = started;
+    next->now = now;
+    next->out = out;
+    return next;
+  }
 };
 
 Master::Master(MasterOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Master::~Master() = default;
 
 void Master::step(Time now, const Event& event, Actions& out) {
+  impl_->now = now;
+  impl_->out = &out;
+  if (const auto* over = std::get_if<NotLeader>(&event); over != nullptr && (impl_->leading || impl_->masters.elected)) {
+    impl_->log(LogLevel::kWarn, "deposed",
+               {{"epoch", std::to_string(impl_->epoch.value)}, {"leader", over->name.empty() ? "unknown" : over->name}});
+    if (!hooks::mutant("master.keeps_leading")) impl_ = impl_->deposed(*over);
+  }
   House& h = *impl_;
-  h.now = now;
-  h.out = &out;
   if (const auto* message = std::get_if<Received>(&event)) {
     h.hearing = message;
     received(h, *message);
@@ -373,17 +389,31 @@ void Master::step(Time now, const Event& event, Actions& out) {
   } else if (const auto* lost = std::get_if<PeerLost>(&event)) {
     peer_lost(h, lost->peer, lost->why);
   } else if (const auto* done = std::get_if<Durable>(&event)) {
-    durable(h, done->ticket);
+    durable(h, *done);
   } else if (const auto* failed = std::get_if<AppendFailed>(&event)) {
     append_failed(h, *failed);
   } else if (const auto* changed = std::get_if<Reload>(&event)) {
     reload(h, *changed);
   } else if (const auto* watched = std::get_if<Watched>(&event)) {
-    h.views.watched(h, *watched);
+    h.masters.readers = watched->on;
+    if (h.leading) h.views.watched(h, *watched);
   } else if (const auto* reloaded = std::get_if<ReloadDone>(&event)) {
     reload_done(h, *reloaded);
   } else if (const auto* start = std::get_if<Started>(&event)) {
     started(h, *start);
+  } else if (std::holds_alternative<Leader>(event)) {
+    on_leader(h);
+  } else if (const auto* other = std::get_if<NotLeader>(&event)) {
+    h.masters.leader = other->name;
+    h.masters.endpoint = other->endpoint;
+  } else if (const auto* committed = std::get_if<Committed>(&event)) {
+    replicated(h, h.registry.committed(committed->index, committed->records));
+  } else if (const auto* restored = std::get_if<Restored>(&event)) {
+    replicated(h, h.registry.replay(restored->snapshot, {}));
+  } else if (const auto* masters = std::get_if<MastersChanged>(&event)) {
+    on_masters(h, *masters);
+  } else if (const auto* member = std::get_if<MemberChanged>(&event)) {
+    on_member_changed(h, *member);
   }
   h.flush_ended();
   if (h.leading) {
@@ -399,7 +429,7 @@ void Master::step(Time now, const Event& event, Actions& out) {
     h.roles.grace.settle(out, now.mono, kRoleTimer);
     h.reservations.looks.settle(out, now.mono, kReservationTimer);
     h.claims.timers.settle(out, now.mono, kClaimTimer);
-    h.registry.compact_if_worth(out);
+    if (!h.options.replicated) h.registry.compact_if_worth(out);
     h.views.settled(h);
   }
   h.out = nullptr;
@@ -421,6 +451,7 @@ std::map<AgentId, Master::Account> Master::lent_accounts() const { return accoun
 std::size_t Master::open_offers() const { return impl_->offers.open.size(); }
 Epoch Master::epoch() const { return impl_->epoch; }
 const std::string& Master::cluster() const { return impl_->registry.cluster(); }
+std::string Master::registry() const { return impl_->registry.snapshot(); }
 const Master::Counters& Master::counters() const { return impl_->counters; }
 
 }  // namespace bourse

@@ -25,7 +25,9 @@ struct MasterOptions {
   Duration gang_hold = seconds(10);
   Duration slice_expiry_max = std::chrono::hours(24);
   std::uint32_t offers_per_framework_max = 20'000;
+  bool replicated = false;       // the registry's log is one of several masters, or of one of that kind: lead when Leader says so
   bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
+  std::string name = "master";   // among the masters
   std::int64_t pid = 0;          // reported by status
   std::string endpoint;          // reported by status
   std::string readers;           // where readers are served beside this actor; "": nowhere
@@ -54,6 +56,7 @@ class Master final : public Actor {
   [[nodiscard]] std::size_t open_offers() const;
   [[nodiscard]] Epoch epoch() const;  // 0: does not lead
   [[nodiscard]] const std::string& cluster() const;
+  [[nodiscard]] std::string registry() const;  // its snapshot
   struct Counters {
     std::uint64_t passes = 0, agents_examined = 0, demands_examined = 0, offers_made = 0, offers_ended = 0, accepts = 0,
                   launches = 0, statuses = 0, refused = 0, wire_errors = 0;

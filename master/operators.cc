@@ -219,7 +219,7 @@ struct Row {
   std::string_view name;
   Result<> (*check)(House&, const OperatorAction&);
   void (*record)(House&, const OperatorAction&);  // null: nothing to record, or its apply does it
-  void (*apply)(House&, const OperatorAction&);
+  void (*apply)(House&, const OperatorAction&);   // null as well: leadership.h does it
 };
 constexpr std::array kActions = {
     Row{"cordon", check_plain_agent, record_cordon, apply_agent},
@@ -235,6 +235,8 @@ constexpr std::array kActions = {
     Row{"reserve", check_reserve, record_reserve, apply_reservations},
     Row{"extend-reservation", check_extend_reservation, record_extend_reservation, apply_reservations},
     Row{"release-reservation", check_release_reservation, record_release_reservation, apply_reservations},
+    Row{"add-master", check_add_master, nullptr, nullptr},
+    Row{"remove-master", check_remove_master, nullptr, nullptr},
 };
 
 const Row* find_action(std::string_view name) {
@@ -279,6 +281,7 @@ void on_operator(House& h, const Session& from, const Message& message) {
   const Row* row = find_action(op.action.action);
   h.acting = from.identity;
   if (auto checked = check(h, row, op.action); !checked) return conclude(h, op, checked.error().code(), checked.error().text());
+  if (row->record == nullptr && row->apply == nullptr) return change_master(h, std::move(op));
   if (row->record == nullptr) {
     row->apply(h, op.action);
     return conclude(h, op, Code::kOk, "");

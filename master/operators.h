@@ -13,6 +13,8 @@
 //   set-role          role       weight=N, limit.KIND=AMOUNT|none, priority=N|none, guarantee.KIND=AMOUNT|none
 //                                                     what is not named stays as it was
 //   reload            agent or ""                     it reads its configuration again; "": this master. See reload.h
+//   add-master        name       raft=tcp://HOST:PORT  a master joins those that replicate the registry. Not recorded there
+//   remove-master     name                            it has no part in it any more
 //   remove-role       role                            its settings; its frameworks stay, with weight 1 and no limit
 //   reserve, extend-reservation, release-reservation  see reserve_actions.h
 //

@@ -143,9 +143,11 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
   const auto type = static_cast<Type>(in.byte());
   const std::uint8_t version = in.byte();
   switch (type) {
-    case Type::kCluster:
-      state.cluster = in.text();
+    case Type::kCluster: {  // the first counts: a new leader may not have heard yet that there is one
+      std::string name = in.text();
+      if (state.cluster.empty()) state.cluster = std::move(name);
       break;
+    }
     case Type::kLead:
       in.number();
       break;
@@ -330,9 +332,13 @@ void LogRegistry::drop_reservation(const std::string& name, Actions& out) {
   write(Writer(Type::kReservationGone).text(name).take(), out);
 }
 
-void LogRegistry::durable(Ticket ticket) {
+void LogRegistry::durable(Ticket ticket, std::uint64_t index) {
   const auto found = pending_.find(ticket);
   if (found == pending_.end()) return;
+  if (index != 0) {  // a replicated log numbers its entries itself; those of one step are one
+    index_ = std::max(index_, index);
+    for (Pending& pending : found->second) pending.index = index;
+  }
   for (const Pending& pending : found->second) {
     BOURSE_ASSERT(apply(state_, pending.record), "a record of our own making is damaged");
     if (static_cast<Type>(pending.record[0]) == Type::kLead)
@@ -352,6 +358,17 @@ void LogRegistry::compact_if_worth(Actions& out) {
   if (since_snapshot_ < kCompactAfter || since_snapshot_ < 2 * live || !pending_.empty() || !out.appends.empty()) return;
   since_snapshot_ = 0;
   out.compact = snapshot();
+}
+
+Result<> LogRegistry::committed(std::uint64_t index, const std::vector<std::string>& records) {
+  for (const std::string& record : records) BOURSE_TRY(apply(state_, record));
+  index_ = std::max(index_, index);
+  return {};
+}
+
+void LogRegistry::deposed() {
+  pending_.clear();
+  epoch_ = Epoch();
 }
 
 const FrameworkIdentity* LogRegistry::framework(const FrameworkId& id) const {

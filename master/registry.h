@@ -1,7 +1,7 @@
 // What the master cannot learn from agents: who exists, what operators decided, and who led. See "Epoch".
 //
-// An interface, so that a replicated log can stand behind it later; LogRegistry keeps it as records of the driver's log. A
-// record is appended with Safety::kPower; `Durable` for its ticket makes it so. Records are typed and versioned: one of a
+// LogRegistry keeps it as records of the driver's log: a file of its own, or the log that the masters replicate (raft.h). A record is
+// appended with Safety::kPower; `Durable` for its ticket makes it so; what others wrote comes as `Committed`. Records are typed and versioned: one of a
 // type that this program does not know (a newer master wrote it) is counted, reported, and carried along through snapshots;
 // one that is damaged refuses the start, because forgetting what was acknowledged is worse than not starting.
 #pragma once
@@ -77,9 +77,14 @@ class Registry {
   virtual void drop_role(const RoleName& role, Actions& out) = 0;
   virtual void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) = 0;
   virtual void drop_reservation(const std::string& name, Actions& out) = 0;
-  virtual void durable(Ticket ticket) = 0;
-  virtual void failed(Ticket ticket) = 0;  // what that ticket wrote is unsaid: ask again
+  virtual void durable(Ticket ticket, std::uint64_t index = 0) = 0;  // index: of a replicated log's entry
+  virtual void failed(Ticket ticket) = 0;                            // what that ticket wrote is unsaid: ask again
   virtual void compact_if_worth(Actions& out) = 0;
+
+  // Of a replicated log: an entry that is nobody's here; no leadership, and nothing under way, any more; what it all comes to.
+  virtual Result<> committed(std::uint64_t index, const std::vector<std::string>& records) = 0;
+  virtual void deposed() = 0;
+  [[nodiscard]] virtual std::string snapshot() const = 0;
 
   // Only what is durable.
   [[nodiscard]] virtual Epoch epoch() const = 0;  // of this leadership; 0 until its record is durable
@@ -114,9 +119,13 @@ class LogRegistry final : public Registry {
   void drop_role(const RoleName& role, Actions& out) override;
   void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) override;
   void drop_reservation(const std::string& name, Actions& out) override;
-  void durable(Ticket ticket) override;
+  void durable(Ticket ticket, std::uint64_t index = 0) override;
   void failed(Ticket ticket) override;
   void compact_if_worth(Actions& out) override;
+  Result<> committed(std::uint64_t index, const std::vector<std::string>& records) override;
+  void deposed() override;
+  [[nodiscard]] std::string snapshot() const override;
+  [[nodiscard]] std::uint64_t index() const { return index_; }
 
   [[nodiscard]] Epoch epoch() const override { return epoch_; }
   [[nodiscard]] const std::string& cluster() const override { return state_.cluster; }
@@ -150,7 +159,6 @@ class LogRegistry final : public Registry {
 
   void write(std::string record, Actions& out);
   static Result<> apply(State& state, std::string_view record);
-  [[nodiscard]] std::string snapshot() const;
 
   State state_;
   std::uint64_t index_ = 0;  // of the last record ever appended

@@ -31,8 +31,8 @@ void take_config(const Config& config, MasterOptions& options) {
 
 const std::vector<std::string_view>& live_master_keys() {
   static const std::vector<std::string_view> keys = {
-      "master.offer_ttl",    "master.failover_timeout", "master.coalesce", "master.gang_hold",
-      "master.revoke_grace", "master.policy",           "cluster.keys",    "log.level"};
+      "master.offer_ttl", "master.failover_timeout", "master.coalesce", "master.gang_hold", "master.revoke_grace",
+      "master.policy",    "master.leader_lease",     "cluster.keys",    "log.level"};
   return keys;
 }
 

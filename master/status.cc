@@ -58,7 +58,11 @@ void cluster_row(const House& h, StatusReply& reply) {
                          {"launches", std::to_string(c.launches)},
                          {"statuses", std::to_string(c.statuses)},
                          {"refused", std::to_string(c.refused)},
-                         {"unknown_records", std::to_string(h.registry.unknown_records())}}});
+                         {"unknown_records", std::to_string(h.registry.unknown_records())},
+                         {"masters", std::to_string(std::max<std::size_t>(h.masters.rows.size(), 1))},
+                         {"clocks", std::to_string(h.masters.clocks)},
+                         {"clock_ms", std::to_string(-h.masters.offset.count() / 1000)},
+                         {"clock_off", h.masters.barred ? "yes" : "no"}}});
 }
 
 std::string agent_state(const House& h, AgentIx ix) {
@@ -403,7 +407,7 @@ void on_reader_hello(House& h, const Received& received) {
       nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "reader_refused");
   }
-  Welcome welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}};
+  Welcome welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}, master_endpoints(h)};
   welcome.readers = h.options.readers;
   h.send(received.peer, std::move(welcome));
 }
@@ -433,12 +437,14 @@ void on_status_query(House& h, const Session& from, const Message& message) {
     roles_page(h, query.after, limit, reply);
   } else if (query.what == "reservations") {
     reservations_page(h, query.after, limit, reply);
+  } else if (query.what == "masters") {
+    masters_rows(h, reply);
   } else if (query.what == "events") {
     events_page(h, query.after, limit, reply);
   } else {
     reply.code = Code::kInvalid;
     reply.reason =
-        "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, demand, roles, reservations, events";
+        "'" + query.what + "' is none of cluster, agents, frameworks, offers, slices, demand, roles, reservations, masters, events";
   }
   h.send(from.peer, std::move(reply));
 }

@@ -211,6 +211,61 @@ void GangChecker::session(Node& framework, const SessionEvent& event) {
   }
 }
 
+// --- masters ---------------------------------------------------------------------------------------------------------
+
+void MasterChecker::applied(Node& master, std::uint64_t index, const RegistryMachine& registry) {
+  std::string now = registry.snapshot();
+  const auto [at, first] = registries_.try_emplace(index, std::move(now));
+  if (!first && at->second != registry.snapshot())
+    world_.violation("the registry of " + master.name() + " at entry " + std::to_string(index) +
+                     " is another than it was elsewhere");
+}
+
+void MasterChecker::stepped(Node& node, const Event&) {
+  if (node.kind() != Node::Kind::kMaster || node.raft() == nullptr || !node.alive()) return;
+  const Raft& raft = node.raft()->raft();
+  if (raft.leads()) {
+    const auto [at, first] = leaders_.try_emplace(raft.term(), node.ix());
+    if (!first && at->second != node.ix())
+      world_.violation("term " + std::to_string(raft.term()) + " has two leaders: " + world_.node(at->second).name() + " and " +
+                       node.name());
+    for (Node* other : world_.of(Node::Kind::kMaster)) {
+      if (other == &node || other->raft() == nullptr || other->stalled()) continue;
+      if (raft.holds_lease() && other->raft()->raft().holds_lease())
+        world_.violation(node.name() + " and " + other->name() + " lead at once, in terms " + std::to_string(raft.term()) +
+                         " and " + std::to_string(other->raft()->raft().term()));
+    }
+  }
+  const auto* master = dynamic_cast<const Master*>(node.actor());
+  if (master == nullptr || master->epoch().value == 0) return;
+  const auto [at, first] = epochs_.try_emplace(master->epoch().value, node.ix(), node.incarnation());
+  if (!first && at->second != std::pair(node.ix(), node.incarnation()))
+    world_.violation("epoch " + std::to_string(at->first) + " is that of two leaderships");
+  if (first && std::next(at) != epochs_.end())
+    world_.violation(node.name() + " begins to lead with epoch " + std::to_string(at->first) + " after there was " +
+                     std::to_string(epochs_.rbegin()->first));
+}
+
+std::string registries_differ(World& world) {
+  const Node* first = nullptr;
+  for (Node* node : world.of(Node::Kind::kMaster)) {
+    const auto* master = dynamic_cast<const Master*>(node->actor());
+    if (master == nullptr) return node->name() + " is dead";
+    if (node->raft() == nullptr) continue;
+    if (first == nullptr) {
+      first = node;
+      continue;
+    }
+    auto* reference = const_cast<Node*>(first);  // NOLINT: only looked at
+    if (node->raft()->raft().applied() != reference->raft()->raft().applied())
+      return node->name() + " has applied " + std::to_string(node->raft()->raft().applied()) + " entries, " + first->name() + " " +
+             std::to_string(reference->raft()->raft().applied());
+    if (master->registry() != dynamic_cast<const Master*>(reference->actor())->registry())
+      return "the registries of " + node->name() + " and " + first->name() + " differ";
+  }
+  return {};
+}
+
 // --- quiet -----------------------------------------------------------------------------------------------------------
 
 std::string leaks(World& world) {

@@ -74,16 +74,35 @@ class GangChecker final : public Observer {
   std::map<std::pair<FrameworkId, GangId>, std::set<std::uint64_t>> members_, ready_;
 };
 
+// Of several masters: one leader per term and per lease, epochs that only grow, and one registry at every index of the log.
+class MasterChecker final : public Observer {
+ public:
+  explicit MasterChecker(World& world) : world_(world) { world.observe(*this); }
+  void applied(Node& master, std::uint64_t index, const RegistryMachine& registry) override;
+  void stepped(Node& node, const Event& event) override;
+  [[nodiscard]] std::size_t leaderships() const { return epochs_.size(); }
+
+ private:
+  World& world_;
+  std::map<std::uint64_t, std::uint32_t> leaders_;   // by term
+  std::map<std::uint64_t, std::string> registries_;  // by index
+  std::map<std::uint64_t, std::pair<std::uint32_t, Incarnation>> epochs_;
+};
+
+// Empty when every master has the same registry, all of it applied; else who differs.
+std::string registries_differ(World& world);
+
 // Empty, or what leaked: open offers, slices, processes, statuses, amounts that are not free. For when nothing is wanted.
 std::string leaks(World& world);
 
 // All of the above, in one.
 struct Checkers {
-  explicit Checkers(World& world) : ledger(world), offers(world), tasks(world), gangs(world) {}
+  explicit Checkers(World& world) : ledger(world), offers(world), tasks(world), gangs(world), masters(world) {}
   LedgerChecker ledger;
   OfferChecker offers;
   TaskChecker tasks;
   GangChecker gangs;
+  MasterChecker masters;
 };
 
 }  // namespace bourse::sim

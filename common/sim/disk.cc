@@ -34,6 +34,37 @@ void Disk::append(std::vector<Append> appends, std::string compact, Done done) {
   });
 }
 
+Result<> Disk::write(const std::vector<std::string>& records) {
+  if (full_) return Error(Code::kLimit, "write: No space left on device");
+  for (const std::string& record : records) records_.push_back({record, queue_.now()});
+  return {};
+}
+
+void Disk::flush(std::function<void()> done) {
+  const Duration longest = slow_ > Duration(0) ? slow_ : options_.flush_max;
+  const Duration delay(rng_.between(std::min(options_.flush_min, longest).count(), longest.count()));
+  last_flush_ = std::max(last_flush_, queue_.now() + delay);
+  queue_.at(last_flush_, [this, done = std::move(done), upto = records_.size(), compactions = compactions_] {
+    if (compactions == compactions_) flushed_ = std::max(flushed_, std::min(upto, records_.size()));
+    done();
+  });
+}
+
+Result<> Disk::write_through(const std::string& record) {
+  BOURSE_TRY(write({record}));
+  flushed_ = records_.size();
+  return {};
+}
+
+Result<> Disk::compact(const std::string& snapshot) {
+  if (full_) return Error(Code::kLimit, "write: No space left on device");
+  snapshot_ = snapshot;
+  records_.clear();
+  flushed_ = 0;
+  ++compactions_;
+  return {};
+}
+
 Started Disk::load(Incarnation incarnation) const {
   Started started;
   started.incarnation = incarnation;

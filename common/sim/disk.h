@@ -31,6 +31,13 @@ class Disk {
   void append(std::vector<Append> appends, std::string compact, Done done);
   [[nodiscard]] Started load(Incarnation incarnation) const;
 
+  // As a LogFile does it for a replicated log (master/raft.h): the write, or its refusal, at once; the flush of all so far later, in
+  // order; a write that is on the platter when it returns; a snapshot in the place of everything.
+  Result<> write(const std::vector<std::string>& records);
+  void flush(std::function<void()> done);
+  Result<> write_through(const std::string& record);
+  Result<> compact(const std::string& snapshot);
+
   void power_loss();  // what was not flushed: a prefix of it stays, the rest and a torn record go
   void set_full(bool full) { full_ = full; }
   void set_slow(Duration flush_max) { slow_ = flush_max; }  // 0: as ever

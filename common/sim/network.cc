@@ -47,10 +47,10 @@ void Network::drop(Link& l, bool keep_queue_up) {
 
 void Network::establish(ClientIx client) {
   Link& l = link(client);
-  if (!l.exists || l.peer.value != 0 || !hooks_.server_up()) return;
+  if (!l.exists || l.peer.value != 0 || !hooks_.server_up(l.server)) return;
   queue_.after(Duration(rng_.between(1, std::max<std::int64_t>(options_.connect_max.count(), 1))), [this, client, life = l.life] {
     Link& again = link(client);
-    if (again.life != life || !again.exists || again.peer.value != 0 || !hooks_.server_up()) return;
+    if (again.life != life || !again.exists || again.peer.value != 0 || !hooks_.server_up(again.server)) return;
     again.peer = PeerId(++peer_numbers_);
     peers_[again.peer] = client;
     pump_up(client);
@@ -72,37 +72,46 @@ void Network::client_down(ClientIx client) {
   drop(l, false);
   l.exists = false;
   if (peer.value != 0 && rng_.chance(options_.peer_lost_permille)) {
-    queue_.after(delay(), [this, peer] { hooks_.server_lost_peer(peer); });
+    queue_.after(delay(), [this, peer, server = l.server] { hooks_.server_lost_peer(server, peer); });
   }
 }
 
-void Network::reconnect(ClientIx client) {
+void Network::reconnect(ClientIx client, ServerIx to) {
   Link& l = link(client);
   if (!l.exists) return;
   drop(l, false);
+  l.server = to < servers_ ? to : (l.server + 1) % servers_;
   establish(client);
 }
 
-void Network::server_up() {
-  ++server_life_;
-  for (auto& [client, l] : links_) establish(client);
+void Network::server_up(ServerIx server) {
+  begun_[server] = ++server_life_;
+  for (auto& [client, l] : links_)
+    if (l.server == server) establish(client);
 }
 
 // A deposed leader still talks, for seconds: to those that were connected to it. What it said before they had heard its successor
 // came in order and once, as TCP has it.
-void Network::haunt() {
-  for (const auto& [client, message] : said_) {
+void Network::haunt(ServerIx server) {
+  std::deque<Said> others;
+  for (Said& said : said_) {
+    if (said.server != server) {
+      others.push_back(std::move(said));
+      continue;
+    }
     if (!rng_.chance(options_.ghost_permille)) continue;
-    queue_.after(Duration(rng_.between(1000, 20'000'000)), [this, client = client, message = message, life = server_life_] {
-      if (const Link& l = link(client); l.exists && l.heard > life) hooks_.to_client(client, message);
-    });
+    queue_.after(Duration(rng_.between(1000, 20'000'000)),
+                 [this, client = said.client, message = std::move(said.message), life = begun_[server]] {
+                   if (const Link& l = link(client); l.exists && l.heard > life) hooks_.to_client(client, message);
+                 });
   }
-  said_.clear();
+  said_ = std::move(others);
 }
 
-void Network::server_down() {
-  if (options_.ghost_permille != 0) haunt();
+void Network::server_down(ServerIx server) {
+  if (options_.ghost_permille != 0) haunt(server);
   for (auto& [client, l] : links_) {
+    if (l.server != server) continue;
     const bool was = l.peer.value != 0;
     drop(l, true);  // the client's socket keeps its queue for whoever binds there next
     if (was && rng_.chance(options_.peer_lost_permille)) {
@@ -153,37 +162,39 @@ void Network::pump_up(ClientIx client) {
     l.last_up = std::max(l.last_up, queue_.now() + delay());
     queue_.at(l.last_up, [this, client, life = l.life, message = std::move(l.queue_up.front())] {
       const Link& now = link(client);
-      if (now.life != life || !hooks_.server_up()) {
+      if (now.life != life || !hooks_.server_up(now.server)) {
         ++counters_.lost;
         return;
       }
       const PeerId peer = now.peer;
       const std::string identity = now.identity;
+      const ServerIx server = now.server;
       for (std::uint32_t n = copies(); n > 0 && link(client).life == life; --n) {
         ++counters_.delivered;
-        hooks_.to_server(peer, identity, message);
+        hooks_.to_server(server, peer, identity, message);
       }
     });
     l.queue_up.pop_front();
   }
 }
 
-void Network::send_down(PeerId peer, const Message& message) {
+void Network::send_down(PeerId peer, const Message& message, ServerIx server) {
   const auto at = peers_.find(peer);
   if (at == peers_.end()) {  // ROUTER_MANDATORY: no such peer
     ++counters_.lost;
-    if (rng_.chance(options_.peer_lost_permille)) queue_.after(Duration(0), [this, peer] { hooks_.server_lost_peer(peer); });
+    if (rng_.chance(options_.peer_lost_permille))
+      queue_.after(Duration(0), [this, peer, server] { hooks_.server_lost_peer(server, peer); });
     return;
   }
   Link& l = link(at->second);
   if (l.queue_down.size() >= options_.high_water_mark) {
     ++counters_.lost;
-    if (options_.full_is_noticed) queue_.after(Duration(0), [this, peer] { hooks_.server_lost_peer(peer); });
+    if (options_.full_is_noticed) queue_.after(Duration(0), [this, peer, server] { hooks_.server_lost_peer(server, peer); });
     return;
   }
   l.queue_down.push_back(through_wire(message));
   if (options_.ghost_permille != 0) {
-    said_.emplace_back(at->second, message);
+    said_.push_back({server, at->second, message});
     if (said_.size() > kGhosts) said_.pop_front();
   }
   pump_down(at->second);
@@ -201,7 +212,7 @@ void Network::pump_down(ClientIx client) {
       }
       for (std::uint32_t n = copies(); n > 0 && link(client).life == life; --n) {
         ++counters_.delivered;
-        link(client).heard = server_life_;
+        link(client).heard = std::max(link(client).heard, begun_[link(client).server]);
         hooks_.to_client(client, message);
       }
     });

@@ -1,6 +1,6 @@
 // The network model: what ZeroMQ's DEALER and ROUTER promise over TCP, and what they do not.
 //
-// A link joins one client node (agent, framework, reader) to one server node (master). Per link and direction: first in, first
+// A link joins one client node (agent, framework, reader) to one server node (a master, of which there may be several). Per link and direction: first in, first
 // out; a queue with a high-water mark beyond which messages vanish silently. When a link is re-established (its server was
 // restarted, the connection was reset, the client asked for it) what was under way is lost, without a word, and the server
 // sees a new PeerId; what a client had queued is delivered to the server's successor. Partitions block either direction.
@@ -39,25 +39,28 @@ struct NetworkCounters {
 class Network {
  public:
   using ClientIx = std::uint32_t;
+  using ServerIx = std::uint32_t;  // 0, 1, ...
   struct Hooks {
-    std::function<bool()> server_up;
-    std::function<void(PeerId, std::string identity, Message)> to_server;
-    std::function<void(PeerId)> server_lost_peer;
+    std::function<bool(ServerIx)> server_up;
+    std::function<void(ServerIx, PeerId, std::string identity, Message)> to_server;
+    std::function<void(ServerIx, PeerId)> server_lost_peer;
     std::function<void(ClientIx, Message)> to_client;  // dropped by the world where the client is dead
     std::function<void(ClientIx)> client_lost_server;
     std::function<void(std::string)> violation;
   };
 
   Network(EventQueue& queue, Rng rng, NetworkOptions options, Hooks hooks);
+  void set_servers(ServerIx servers) { servers_ = servers; }
 
   void client_up(ClientIx client, std::string identity);  // a new process, a new socket
   void client_down(ClientIx client);
-  void reconnect(ClientIx client);  // it closes its socket and opens another
-  void server_up();
-  void server_down();
+  static constexpr ServerIx kNext = ~ServerIx{0};
+  void reconnect(ClientIx client, ServerIx to = kNext);  // it closes its socket and opens another
+  void server_up(ServerIx server = 0);
+  void server_down(ServerIx server = 0);
 
   void send_up(ClientIx client, const Message& message);
-  void send_down(PeerId peer, const Message& message);
+  void send_down(PeerId peer, const Message& message, ServerIx server = 0);
   void cut(PeerId peer);  // forgotten by the server: its frames are strangers' from now on
 
   void reset(ClientIx client);                      // the connection breaks and comes back; neither side is told
@@ -70,6 +73,7 @@ class Network {
   struct Link {
     std::string identity;
     PeerId peer;  // 0: not established
+    ServerIx server = 0;
     std::uint64_t life = 0;
     bool exists = false, blocked_up = false, blocked_down = false;
     std::deque<Message> queue_up, queue_down;  // not yet under way
@@ -79,7 +83,7 @@ class Network {
   Duration delay();
   Message through_wire(const Message& message);
   std::uint32_t copies() { return options_.duplicate_permille != 0 && rng_.chance(options_.duplicate_permille) ? 2 : 1; }
-  void haunt();  // after a server has gone
+  void haunt(ServerIx server);  // after it has gone
   void establish(ClientIx client);
   void drop(Link& link, bool keep_queue_up);
   void pump_up(ClientIx client);
@@ -94,7 +98,14 @@ class Network {
   std::map<ClientIx, Link> links_;
   std::map<PeerId, ClientIx> peers_;  // established now
   static constexpr std::size_t kGhosts = 200;
-  std::deque<std::pair<ClientIx, Message>> said_;  // with ghosts: the last that the server said, delivered or not
+  struct Said {
+    ServerIx server = 0;
+    ClientIx client = 0;
+    Message message;
+  };
+  std::deque<Said> said_;  // with ghosts: the last that the servers said, delivered or not
+  ServerIx servers_ = 1;
+  std::map<ServerIx, std::uint64_t> begun_;  // the life of each that runs, in the order in which all of them began
   std::uint64_t peer_numbers_ = 100, lives_ = 0, server_life_ = 0;
 };
 

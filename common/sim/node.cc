@@ -53,8 +53,11 @@ void Node::start() {
   crash_ = Crash::kNone;
   actor_ = options_.make();
   if (options_.client) client_ = std::make_unique<Client>(*options_.client);
+  stalled_ = false;
+  if (options_.raft)
+    raft_ = std::make_unique<RaftNode>(world_, *this, *options_.raft, world_.rng("raft " + name() + std::to_string(life_)));
   if (kind_ == Kind::kMaster) {
-    world_.network_->server_up();
+    world_.network_->server_up(options_.server);
   } else {
     world_.network_->client_up(ix_, options_.identity);
   }
@@ -62,6 +65,11 @@ void Node::start() {
     host_->attach([this, life = life_](Event event) {
       if (life == life_) post(std::move(event));
     });
+  }
+  if (raft_) {
+    enqueue({false, Started{incarnation_, {}, {}}});
+    if (alive()) raft_->begin();
+    return;
   }
   stepping_ = true;  // both, before either runs
   enqueue({false, disk_->load(incarnation_)});
@@ -85,12 +93,41 @@ void Node::kill() {
   events_.clear();
   actor_.reset();
   client_.reset();
+  if (raft_) {  // this may be a call from within it
+    raft_->abandon();
+    world_.queue_.after(Duration(0), [gone = std::shared_ptr<RaftNode>(std::move(raft_))] {});
+  }
   if (host_) host_->agent_died();
   if (kind_ == Kind::kMaster) {
-    world_.network_->server_down();
+    world_.network_->server_down(options_.server);
   } else {
     world_.network_->client_down(ix_);
   }
+}
+
+void Node::stall(bool stalled) {
+  if (!alive() || !raft_) return;
+  stalled_ = stalled;
+  if (stalled) return raft_->stall(true);
+  // The loop that wakes up finds everything at once; what was sent to it before what is due.
+  if (!stepping_ && !events_.empty()) {
+    const Queued first = std::move(events_.front());
+    events_.pop_front();
+    enqueue_front(first);
+  }
+  if (raft_) raft_->stall(false);
+}
+
+std::function<void()> Node::while_alive(std::function<void()> call) {
+  return [this, life = life_, call = std::move(call)] {
+    if (life == life_) call();
+  };
+}
+
+Duration Node::honest(Duration after) const {
+  after = std::max(after, Duration(0));
+  if (drift_ppm_ != 0) after += Duration(after.count() / 1000 * std::abs(drift_ppm_) / 1000 + 2);
+  return after;
 }
 
 // --- events --------------------------------------------------------------------------------------------------------------
@@ -109,10 +146,18 @@ void Node::post(Event event) {
   enqueue({to_client, std::move(event)});
 }
 
+void Node::enqueue_front(Queued queued) {
+  events_.push_front(std::move(queued));
+  run_events();
+}
+
 void Node::enqueue(Queued queued) {
   if (!alive()) return;
   events_.push_back(std::move(queued));
-  if (stepping_) return;
+  if (!stepping_ && !stalled_) run_events();
+}
+
+void Node::run_events() {
   stepping_ = true;
   while (!events_.empty()) {
     const Queued next = std::move(events_.front());
@@ -151,8 +196,9 @@ void Node::tell(std::vector<SessionEvent>& up) {
 
 void Node::execute(Actions& actions) {
   const std::uint64_t life = life_;
-  Held rest{std::move(actions.session), std::move(actions.sends), std::move(actions.replies),
-            std::move(actions.cut),     actions.reconnect,        actions.stop};
+  Held rest{std::move(actions.session), std::move(actions.sends),  std::move(actions.replies), std::move(actions.cut),
+            std::move(actions.members), std::move(actions.leader), actions.reconnect,          actions.stop,
+            actions.hand_over};
   std::vector<HostAction> host = std::move(actions.host);
   const bool appends = !actions.appends.empty() || !actions.compact.empty();
   if (appends && !append(actions, rest, host)) return;
@@ -180,25 +226,43 @@ bool Node::append(Actions& actions, Held& rest, std::vector<HostAction>& host) {
   }
   if (crash_ != Crash::kNone) {
     const Crash how = crash_;
-    disk_->append(std::move(actions.appends), std::move(actions.compact), [](const Result<>&) {});
+    if (raft_) {
+      std::vector<std::string> records;
+      for (Append& item : actions.appends) records.push_back(std::move(item.record));
+      raft_->raft().propose(records, [](const Result<std::uint64_t>&) {});
+    } else {
+      disk_->append(std::move(actions.appends), std::move(actions.compact), [](const Result<>&) {});
+    }
     if (how == Crash::kBeforeSends && host_) {
       for (const HostAction& action : host) host_->act(action);
     }
     kill();
     return false;
   }
-  disk_->append(
-      std::move(actions.appends), std::move(actions.compact),
-      [this, life = life_, ticket = actions.ticket, held = std::make_shared<Held>(std::move(rest))](const Result<>& result) {
-        if (life != life_) return;
-        if (!result) {
-          enqueue({false, AppendFailed{ticket, result.error().text()}});
-          return;
-        }
-        release(*held);
-        if (life == life_) enqueue({false, Durable{ticket}});
-      });
+  const auto held = std::make_shared<Held>(std::move(rest));
+  if (raft_) {
+    std::vector<std::string> records;
+    for (Append& item : actions.appends) records.push_back(std::move(item.record));
+    raft_->raft().propose(records, [this, life = life_, ticket = actions.ticket, held](const Result<std::uint64_t>& index) {
+      if (life == life_) safe(ticket, *held, index ? Result<>() : Result<>(index.error()), index ? *index : 0);
+    });
+  } else {
+    disk_->append(std::move(actions.appends), std::move(actions.compact),
+                  [this, life = life_, ticket = actions.ticket, held](const Result<>& result) {
+                    if (life == life_) safe(ticket, *held, result, 0);
+                  });
+  }
   return life_ != 0 && alive();
+}
+
+void Node::safe(Ticket ticket, Held& held, const Result<>& result, std::uint64_t index) {
+  if (!result) {
+    enqueue({false, AppendFailed{ticket, result.error().text()}});
+    return;
+  }
+  const std::uint64_t life = life_;
+  release(held);
+  if (life == life_) enqueue({false, Durable{ticket, index}});
 }
 
 void Node::release(Held& held) {
@@ -216,9 +280,11 @@ void Node::release(Held& held) {
     if (idle) stepping_ = false;
   }
   for (const Send& send : held.sends) {
+    if (raft_ && send.message.epoch.value != 0 && !raft_->raft().may_lead()) continue;  // as in master/main.cc
+    if (life != life_) return;
     for (Observer* o : world_.observers_) o->sent(*this, send);
     if (kind_ == Kind::kMaster) {
-      world_.network_->send_down(send.to, send.message);
+      world_.network_->send_down(send.to, send.message, options_.server);
     } else {
       world_.network_->send_up(ix_, send.message);
     }
@@ -229,7 +295,10 @@ void Node::release(Held& held) {
   if (kind_ == Kind::kMaster) {
     for (const PeerId peer : held.cut) world_.network_->cut(peer);
   }
-  if (held.reconnect) world_.network_->reconnect(ix_);
+  if (held.reconnect) world_.network_->reconnect(ix_, world_.server_at(held.leader));
+  for (const ChangeMember& member : held.members)
+    if (raft_) raft_->raft().change(member);
+  if (held.hand_over && raft_) raft_->raft().hand_over();
   if (held.stop) {
     world_.queue_.after(Duration(0), [this, life] {
       if (life == life_) kill();
@@ -240,10 +309,7 @@ void Node::release(Held& held) {
 void Node::arm(const Arm& item) {
   auto [at, fresh] = timers_.try_emplace(item.key);
   if (!fresh) world_.queue_.cancel(at->second);
-  Duration after = std::max(item.after, Duration(0));
-  // A clock that drifts must not make a timer fire early by that clock.
-  if (drift_ppm_ != 0) after += Duration(after.count() / 1000 * std::abs(drift_ppm_) / 1000 + 2);
-  at->second = world_.queue_.after(after, [this, life = life_, key = item.key] {
+  at->second = world_.queue_.after(honest(item.after), [this, life = life_, key = item.key] {
     if (life == life_) post(TimerFired{key});
   });
 }

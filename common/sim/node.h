@@ -15,6 +15,7 @@
 #include "common/core/actor.h"
 #include "common/sim/disk.h"
 #include "common/sim/host.h"
+#include "common/sim/raft_node.h"
 #include "frameworks/api/client.h"
 
 namespace bourse::sim {
@@ -26,6 +27,8 @@ struct NodeOptions {
   std::string identity;  // what its key says; empty: no keys
   std::function<std::unique_ptr<Actor>()> make;
   std::optional<ClientOptions> client;  // a framework
+  std::optional<Raft::Options> raft;    // a master whose registry is replicated
+  std::uint32_t server = 0;             // a master: which
 };
 
 class Node {
@@ -55,6 +58,12 @@ class Node {
   [[nodiscard]] Actor* actor() { return actor_.get(); }
   [[nodiscard]] Disk& disk() { return *disk_; }
   [[nodiscard]] Host* host() { return host_.get(); }
+  [[nodiscard]] RaftNode* raft() { return raft_.get(); }  // null: none, or dead
+  void stall(bool stalled);                               // as SIGSTOP and SIGCONT: of masters with raft
+  [[nodiscard]] bool stalled() const { return stalled_; }
+  // A call that does nothing when this life of the node is over.
+  [[nodiscard]] std::function<void()> while_alive(std::function<void()> call);
+  [[nodiscard]] Duration honest(Duration after) const;  // no earlier by the node's own clock, which may drift
   void give_host(std::unique_ptr<Host> host);
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
@@ -64,7 +73,9 @@ class Node {
     std::vector<Send> sends;
     std::vector<Reply> replies;
     std::vector<PeerId> cut;
-    bool reconnect = false, stop = false;
+    std::vector<ChangeMember> members;
+    std::string leader;
+    bool reconnect = false, stop = false, hand_over = false;
   };
   enum class Crash : std::uint8_t { kNone, kBeforeHost, kBeforeSends };
 
@@ -74,10 +85,13 @@ class Node {
   };
 
   void enqueue(Queued queued);
+  void enqueue_front(Queued queued);
+  void run_events();
   void step(const Queued& queued);
   void tell(std::vector<SessionEvent>& up);
   void execute(Actions& actions);
   bool append(Actions& actions, Held& rest, std::vector<HostAction>& host);  // false: it died of it
+  void safe(Ticket ticket, Held& held, const Result<>& result, std::uint64_t index);
   void release(Held& held);
   void arm(const Arm& item);
 
@@ -92,6 +106,8 @@ class Node {
 
   std::unique_ptr<Actor> actor_;
   std::unique_ptr<Client> client_;
+  std::unique_ptr<RaftNode> raft_;
+  bool stalled_ = false;
   Incarnation incarnation_;
   std::uint64_t life_ = 0;
   std::deque<Queued> events_;

@@ -1,5 +1,7 @@
 #include "common/sim/swarm.h"
 
+#include <set>
+
 namespace bourse::sim {
 
 std::string_view fault_text(Fault fault) {
@@ -34,7 +36,16 @@ std::string_view fault_text(Fault fault) {
       return "disk_slow";
     case Fault::kClock:
       return "clock";
+    case Fault::kMasterPartition:
+      return "master_partition";
+    case Fault::kMasterStall:
+      return "master_stall";
+    case Fault::kMasterChange:
+      return "master_change";
+    case Fault::kMasterNetwork:
+      return "master_network";
     case Fault::kCount:
+    case Fault::kAll:
       break;
   }
   return "unknown";
@@ -52,10 +63,18 @@ std::vector<Fault> drawn(Rng& rng) {
 
 Swarm::Swarm(World& world, std::uint64_t seed) : Swarm(world, seed, {}) {
   for (const Fault fault : drawn(rng_)) kinds_.push_back({fault, Duration(rng_.between(2'000'000, 30'000'000))});
+  if (world.of(Node::Kind::kMaster).size() < 2) return;
+  for (int i = static_cast<int>(Fault::kCount) + 1; i < static_cast<int>(Fault::kAll); ++i) {
+    if (masters_.chance(600)) kinds_.push_back({static_cast<Fault>(i), Duration(masters_.between(3'000'000, 30'000'000))});
+  }
 }
 
 Swarm::Swarm(World& world, std::uint64_t seed, std::vector<Fault> only)
-    : world_(world), rng_(Rng(seed).fork("swarm")), repeats_(Rng(seed).fork("repeats")), healthy_(world.network().options()) {
+    : world_(world),
+      rng_(Rng(seed).fork("swarm")),
+      repeats_(Rng(seed).fork("repeats")),
+      masters_(Rng(seed).fork("masters")),
+      healthy_(world.network().options()) {
   for (const Fault fault : only) kinds_.push_back({fault, Duration(rng_.between(1'000'000, 10'000'000))});
 }
 
@@ -138,13 +157,13 @@ void Swarm::happen(Fault fault) {
   const Duration span = rng_.chance(800) ? seconds(3) : seconds(60);
   const Duration lasting(rng_.between(10'000, span.count()));
   const auto any_client = [this]() -> Node& { return rng_.chance(300) ? pick(Node::Kind::kFramework) : pick(Node::Kind::kAgent); };
-  const auto any = [&]() -> Node& { return rng_.chance(300) ? *world_.master() : any_client(); };
+  const auto any = [&]() -> Node& { return rng_.chance(300) ? pick_master() : any_client(); };
   switch (fault) {
     case Fault::kKillAgent:
       kill(pick(Node::Kind::kAgent), span);
       break;
     case Fault::kKillMaster:
-      kill(*world_.master(), span);
+      kill(pick_master(), span);
       break;
     case Fault::kKillFramework:
       kill(pick(Node::Kind::kFramework), span);
@@ -179,7 +198,7 @@ void Swarm::happen(Fault fault) {
     }
     case Fault::kMasterPower:
     case Fault::kFrameworkPower: {
-      Node& node = fault == Fault::kMasterPower ? *world_.master() : pick(Node::Kind::kFramework);
+      Node& node = fault == Fault::kMasterPower ? pick_master() : pick(Node::Kind::kFramework);
       world_.power_loss(node);
       restart_later(node, span);
       break;
@@ -192,7 +211,7 @@ void Swarm::happen(Fault fault) {
     }
     case Fault::kMasterDiskFull:
     case Fault::kAgentDiskFull: {
-      Node& node = fault == Fault::kMasterDiskFull ? *world_.master() : pick(Node::Kind::kAgent);
+      Node& node = fault == Fault::kMasterDiskFull ? pick_master() : pick(Node::Kind::kAgent);
       node.disk().set_full(true);
       world_.queue().after(lasting, [&node] { node.disk().set_full(false); });
       break;
@@ -206,13 +225,94 @@ void Swarm::happen(Fault fault) {
     case Fault::kClock:
       any().set_clock(Duration(rng_.between(-3'600'000'000, 3'600'000'000)), 0);
       break;
+    case Fault::kMasterPartition:
+      cut_masters(lasting);
+      break;
+    case Fault::kMasterStall: {
+      Node& node = pick_master();
+      node.stall(true);
+      world_.queue().after(lasting, [&node] { node.stall(false); });
+      break;
+    }
+    case Fault::kMasterChange:
+      change_masters();
+      break;
+    case Fault::kMasterNetwork: {
+      PeerNetOptions options;
+      options.lost_permille = static_cast<std::uint32_t>(masters_.below(300));
+      options.duplicate_permille = static_cast<std::uint32_t>(masters_.below(300));
+      options.slow_permille = static_cast<std::uint32_t>(masters_.below(500));
+      world_.peers().set_options(options);
+      world_.queue().after(lasting, [this] { world_.peers().set_options({}); });
+      break;
+    }
     case Fault::kCount:
+    case Fault::kAll:
       break;
   }
 }
 
+Node& Swarm::pick_master() {
+  const std::vector<Node*> nodes = world_.of(Node::Kind::kMaster);
+  return nodes.size() == 1 ? *nodes.front() : *nodes[masters_.below(nodes.size())];
+}
+
+// One master from the others, or from one of them; both ways, or one way.
+void Swarm::cut_masters(Duration lasting) {
+  Node& one = pick_master();
+  const bool out = masters_.chance(700), in = !out || masters_.chance(700), whole = masters_.chance(600);
+  for (Node* other : world_.of(Node::Kind::kMaster)) {
+    if (other == &one || (!whole && masters_.chance(500))) continue;
+    if (out) world_.peers().block(one.ix(), other->ix(), true);
+    if (in) world_.peers().block(other->ix(), one.ix(), true);
+    world_.queue().after(lasting, [this, from = one.ix(), to = other->ix()] {
+      world_.peers().block(from, to, false);
+      world_.peers().block(to, from, false);
+    });
+  }
+}
+
+// Whoever leads, or thinks so, is asked to take one out; the next time, to take it in again.
+void Swarm::change_masters() {
+  Node& one = pick_master();
+  for (Node* leader : world_.of(Node::Kind::kMaster)) {
+    if (leader->raft() == nullptr || leader->stalled() || !leader->raft()->raft().leads()) continue;
+    const std::vector<RaftServer> servers = leader->raft()->raft().servers();
+    bool member = false;
+    for (const RaftServer& s : servers) member = member || (s.name == one.name() && s.role == 1);
+    leader->raft()->raft().change({0, !member, one.name(), member ? "" : "tcp://" + one.name()});
+  }
+}
+
+// Until all are members again.
+void Swarm::restore_masters() {
+  const std::vector<Node*> nodes = world_.of(Node::Kind::kMaster);
+  if (nodes.size() < 2) return;
+  Node* leader = world_.master();
+  if (leader->raft() != nullptr && leader->raft()->raft().leads()) {
+    std::set<std::string> voters;
+    for (const RaftServer& s : leader->raft()->raft().servers())
+      if (s.role == 1) voters.insert(s.name);
+    bool whole = true;
+    for (Node* node : nodes) {
+      if (voters.contains(node->name())) continue;
+      whole = false;
+      leader->raft()->raft().change({0, true, node->name(), "tcp://" + node->name()});
+      break;
+    }
+    if (whole) return;
+  }
+  world_.queue().after(seconds(2), [this] { restore_masters(); });
+}
+
 void Swarm::heal() {
   healed_ = true;
+  world_.peers().set_options({});
+  for (Node* one : world_.of(Node::Kind::kMaster)) {
+    for (Node* other : world_.of(Node::Kind::kMaster))
+      if (one != other) world_.peers().block(one->ix(), other->ix(), false);
+    one->stall(false);
+  }
   world_.network().set_options(healthy_);
   for (std::size_t i = 0; i < world_.nodes(); ++i) {
     Node& node = world_.node(static_cast<std::uint32_t>(i));
@@ -223,6 +323,7 @@ void Swarm::heal() {
     node.cancel_crash();
     node.start();
   }
+  restore_masters();
 }
 
 }  // namespace bourse::sim

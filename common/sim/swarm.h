@@ -28,7 +28,12 @@ enum class Fault : std::uint8_t {
   kAgentDiskFull,
   kDiskSlow,
   kClock,
-  kCount,
+  kCount,  // of those that a seed draws from for every cluster; what follows is for several masters
+  kMasterPartition,
+  kMasterStall,
+  kMasterChange,
+  kMasterNetwork,
+  kAll,
 };
 std::string_view fault_text(Fault fault);
 
@@ -53,9 +58,13 @@ class Swarm {
   void kill(Node& node, Duration for_at_most);
   void restart_later(Node& node, Duration at_most);
   Node& pick(Node::Kind kind);
+  Node& pick_master();  // of one master no number is drawn
+  void cut_masters(Duration lasting);
+  void change_masters();
+  void restore_masters();
 
   World& world_;
-  Rng rng_, repeats_;
+  Rng rng_, repeats_, masters_;
   std::vector<Kind> kinds_;
   std::string knobs_;
   NetworkOptions healthy_;

@@ -4,14 +4,15 @@
 
 namespace bourse::sim {
 
-World::World(WorldOptions options, Planner planner) : options_(options), planner_(std::move(planner)), rng_(options.seed) {
+World::World(WorldOptions options, Planner planner)
+    : options_(options), planner_(std::move(planner)), rng_(options.seed), peers_(queue_, rng_.fork("masters")) {
   Network::Hooks hooks;
-  hooks.server_up = [this] { return master_ != nullptr && master_->alive(); };
-  hooks.to_server = [this](PeerId peer, std::string identity, Message message) {
-    master_->post(Received{peer, std::move(identity), std::move(message)});
+  hooks.server_up = [this](Network::ServerIx server) { return server < masters_.size() && masters_[server]->alive(); };
+  hooks.to_server = [this](Network::ServerIx server, PeerId peer, std::string identity, Message message) {
+    masters_[server]->post(Received{peer, std::move(identity), std::move(message)});
   };
-  hooks.server_lost_peer = [this](PeerId peer) {
-    if (master_ != nullptr) master_->post(PeerLost{peer});
+  hooks.server_lost_peer = [this](Network::ServerIx server, PeerId peer) {
+    if (server < masters_.size()) masters_[server]->post(PeerLost{peer});
   };
   hooks.to_client = [this](Network::ClientIx client, Message message) {
     nodes_[client]->post(Received{kMasterPeer, {}, std::move(message)});
@@ -21,15 +22,41 @@ World::World(WorldOptions options, Planner planner) : options_(options), planner
   network_ = std::make_unique<Network>(queue_, rng_.fork("network"), options.network, std::move(hooks));
 }
 
-Node& World::add_master(std::function<std::unique_ptr<Actor>()> make) {
-  BOURSE_ASSERT(master_ == nullptr, "one master");
+Node& World::add_master(std::function<std::unique_ptr<Actor>()> make, std::optional<Raft::Options> raft) {
+  BOURSE_ASSERT(masters_.empty() || raft, "several masters without raft");
   NodeOptions options;
-  options.name = "master";
+  options.name = raft ? raft->name : "master";
   options.make = std::move(make);
+  options.raft = std::move(raft);
+  options.server = static_cast<std::uint32_t>(masters_.size());
   nodes_.push_back(
       std::make_unique<Node>(*this, static_cast<std::uint32_t>(nodes_.size()), Node::Kind::kMaster, std::move(options)));
-  master_ = nodes_.back().get();
-  return *master_;
+  masters_.push_back(nodes_.back().get());
+  network_->set_servers(static_cast<Network::ServerIx>(masters_.size()));
+  return *nodes_.back();
+}
+
+Node* World::master() {
+  Node* leader = masters_.empty() ? nullptr : masters_.front();
+  std::uint64_t term = 0;
+  for (Node* node : masters_) {
+    if (node->raft() == nullptr || !node->raft()->raft().leads() || node->raft()->raft().term() < term) continue;
+    term = node->raft()->raft().term();
+    leader = node;
+  }
+  return leader;
+}
+
+Node* World::master_named(const std::string& name) {
+  for (Node* node : masters_)
+    if (node->name() == name) return node;
+  return nullptr;
+}
+
+Network::ServerIx World::server_at(const std::string& endpoint) const {
+  for (std::size_t i = 0; i < masters_.size(); ++i)
+    if (endpoint == "sim://" + masters_[i]->name()) return static_cast<Network::ServerIx>(i);
+  return Network::kNext;
 }
 
 Node& World::add_agent(const AgentId& id, Inventory inventory,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct Observer {
   virtual void started(const TaskKey& task, const Execution& execution) { (void)task, (void)execution; }
   virtual void ended(const TaskKey& task, const Execution& execution) { (void)task, (void)execution; }
   virtual void stepped(Node& node, const Event& event) { (void)node, (void)event; }
+  // A replicated registry has come to its entry `index`.
+  virtual void applied(Node& master, std::uint64_t index, const RegistryMachine& registry) {
+    (void)master, (void)index, (void)registry;
+  }
 };
 
 struct WorldOptions {
@@ -43,7 +48,8 @@ class World {
   World& operator=(const World&) = delete;
 
   // Nodes are made dead; start() begins their first life.
-  Node& add_master(std::function<std::unique_ptr<Actor>()> make);
+  // One, or several with raft: named m1, m2, ... and found at sim://m1, ...
+  Node& add_master(std::function<std::unique_ptr<Actor>()> make, std::optional<Raft::Options> raft = {});
   // `make` gets the boot id of its host.
   Node& add_agent(const AgentId& id, Inventory inventory, std::function<std::unique_ptr<Actor>(const std::string& boot_id)> make);
   Node& add_framework(ClientOptions client, std::function<std::unique_ptr<Actor>()> make);
@@ -73,14 +79,18 @@ class World {
   [[nodiscard]] const Executions& executions() const { return executions_; }
   [[nodiscard]] Node& node(std::uint32_t ix) { return *nodes_[ix]; }
   [[nodiscard]] std::size_t nodes() const { return nodes_.size(); }
-  [[nodiscard]] Node* master() { return master_; }
+  [[nodiscard]] Node* master();  // of several: the one that leads, else the first
+  [[nodiscard]] Node* master_named(const std::string& name);
+  [[nodiscard]] Network::ServerIx server_at(const std::string& endpoint) const;
+  PeerNet& peers() { return peers_; }
+  [[nodiscard]] const std::vector<Observer*>& observers() const { return observers_; }
+  void log(const Node& node, const std::string& line) const;
   [[nodiscard]] const WorldOptions& options() const { return options_; }
   std::vector<Node*> of(Node::Kind kind);
 
  private:
   friend class Node;
   void after_step(Node& node, const Event& event);
-  void log(const Node& node, const std::string& line) const;
 
   WorldOptions options_;
   Planner planner_;
@@ -89,7 +99,8 @@ class World {
   Trace trace_;
   std::unique_ptr<Network> network_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  Node* master_ = nullptr;
+  std::vector<Node*> masters_;
+  PeerNet peers_;
   std::vector<Observer*> observers_;
   Executions executions_;
   std::string violation_;

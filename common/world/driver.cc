@@ -16,8 +16,9 @@ struct Driver::Impl {
     std::vector<Reply> replies;
     std::vector<PeerId> cut;
     std::vector<std::string> masters;
+    std::vector<ChangeMember> members;
     std::string leader;
-    bool reconnect = false, stop = false;
+    bool reconnect = false, stop = false, hand_over = false;
   };
 
   Reactor& reactor;
@@ -61,8 +62,10 @@ struct Driver::Impl {
 
   void execute() {
     const bool append = !actions.appends.empty() || !actions.compact.empty();
-    Held rest{std::move(actions.session), std::move(actions.sends),  std::move(actions.replies), std::move(actions.cut),
-              std::move(actions.masters), std::move(actions.leader), actions.reconnect,          actions.stop};
+    Held rest{std::move(actions.session), std::move(actions.sends),   std::move(actions.replies),
+              std::move(actions.cut),     std::move(actions.masters), std::move(actions.members),
+              std::move(actions.leader),  actions.reconnect,          actions.stop,
+              actions.hand_over};
     std::vector<HostAction> host = std::move(actions.host);
     std::vector<Arm> arms = std::move(actions.arms);
     std::vector<TimerKey> disarms = std::move(actions.disarms);
@@ -96,17 +99,17 @@ struct Driver::Impl {
       release(rest);
       rest = {};
     }
-    LogFile::Done done = [weak = self, ticket, rest = std::make_shared<Held>(std::move(rest))](const Result<>& result) {
-      if (*weak == nullptr) return;
-      Impl& im = **weak;
-      hooks::crash_point("driver.after_durable");
-      if (!result) {
-        log_event(LogLevel::kError, "append_failed", {{"reason", result.error().text()}});
-        im.post(AppendFailed{ticket, result.error().text()});
-        return;
-      }
-      im.release(*rest);
-      if (*weak != nullptr) im.post(Durable{ticket});
+    const auto held = std::make_shared<Held>(std::move(rest));
+    if (hooks.propose) {
+      std::vector<std::string> records;
+      for (Append& item : appends) records.push_back(std::move(item.record));
+      hooks.propose(std::move(records), [weak = self, ticket, held](const Result<std::uint64_t>& index) {
+        if (*weak != nullptr) (*weak)->safe(ticket, *held, index ? Result<>() : Result<>(index.error()), index ? *index : 0);
+      });
+      return;
+    }
+    LogFile::Done done = [weak = self, ticket, held](const Result<>& result) {
+      if (*weak != nullptr) (*weak)->safe(ticket, *held, result, 0);
     };
     if (hooks.append) {
       hooks.append(std::move(appends), std::move(compact), std::move(done));
@@ -140,6 +143,18 @@ struct Driver::Impl {
     log->append(reactor, safety, records, std::move(done));
   }
 
+  void safe(Ticket ticket, Held& rest, const Result<>& result, std::uint64_t index) {
+    hooks::crash_point("driver.after_durable");
+    if (!result) {
+      if (result.error().code() != Code::kGone) log_event(LogLevel::kError, "append_failed", {{"reason", result.error().text()}});
+      post(AppendFailed{ticket, result.error().text()});
+      return;
+    }
+    const auto alive = self;
+    release(rest);
+    if (*alive != nullptr) post(Durable{ticket, index});
+  }
+
   void release(Held& rest) {
     for (const SessionCommand& command : rest.session)
       if (hooks.session) hooks.session(command);
@@ -151,6 +166,9 @@ struct Driver::Impl {
       if (hooks.cut) hooks.cut(peer);
     if (!rest.masters.empty() && hooks.masters) hooks.masters(rest.masters);
     if (rest.reconnect && hooks.reconnect) hooks.reconnect(rest.leader);
+    for (const ChangeMember& member : rest.members)
+      if (hooks.member) hooks.member(member);
+    if (rest.hand_over && hooks.hand_over) hooks.hand_over();
     if (rest.stop && hooks.stop) hooks.stop();
   }
 

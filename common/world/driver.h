@@ -34,6 +34,12 @@ class Driver {
     std::function<void(std::vector<Span>)> spans;          // to whoever exports them; null: dropped
     std::function<void(std::uint64_t tag)> reload;         // answers with ReloadDone, now or later
     std::function<void(std::vector<ViewUpdate>)> publish;  // not held back by records: what it shows may still be lost in a crash
+    // Instead of `log` where records go to a log that several processes share: each step's as one entry, answered once with its
+    // index, in the order in which they were proposed. Snapshots are that log's own affair.
+    using Proposed = std::function<void(const Result<std::uint64_t>& index)>;
+    std::function<void(std::vector<std::string> records, Proposed done)> propose;
+    std::function<void(const ChangeMember&)> member;
+    std::function<void()> hand_over;
   };
 
   Driver(Reactor& reactor, Actor& actor, Hooks hooks);

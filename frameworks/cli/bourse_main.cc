@@ -44,6 +44,7 @@ constexpr std::array kCommands = {
     Command{"reserve", reserve_main, "keep agents, or a part of each, for a role, for a time"},
     Command{"maintenance", maintenance_main, "plan when agents are closed"},
     Command{"remove", remove_main, "forget an agent, a framework or a role"},
+    Command{"master", master_main, "list masters, add one, remove one"},
     Command{"key", key_main, "make, list, allow and revoke keys"},
     Command{"queue", queue_main, "jobs that wait or run"},
     Command{"jobs", jobs_main, "everything that is known of a job"},

@@ -34,6 +34,7 @@ int role_main(int argc, char** argv);
 int limit_main(int argc, char** argv);
 int reserve_main(int argc, char** argv);
 int maintenance_main(int argc, char** argv);
+int master_main(int argc, char** argv);  // masters.cc
 
 // The batch framework's.
 int submit_main(int argc, char** argv);  // also a program of its own

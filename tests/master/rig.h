@@ -59,6 +59,9 @@ struct Rig {
   std::uint64_t reload = 0;  // what the driver was asked last
   bool hold_durable = false, stopped = false;
   std::vector<Ticket> held_tickets;
+  std::uint64_t index = 10;  // of a replicated log
+  std::vector<ChangeMember> members;
+  int hand_overs = 0;
 
   explicit Rig(MasterOptions o = {}) : options(std::move(o)) {
     options.trust_identities = false;
@@ -88,12 +91,14 @@ struct Rig {
     for (ViewUpdate& view : out.views) views.push_back(std::move(view));
     if (out.reload != 0) reload = out.reload;
     stopped = stopped || out.stop;
+    members.insert(members.end(), out.members.begin(), out.members.end());
+    if (out.hand_over) ++hand_overs;
     check_ledger();
     if (out.appends.empty()) return;
     if (hold_durable) {
       held_tickets.push_back(mine);
     } else {
-      step(Durable{mine});
+      step(Durable{mine, options.replicated ? ++index : 0});
     }
   }
   void run(Duration span) {

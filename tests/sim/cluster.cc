@@ -37,11 +37,12 @@ Inventory host_inventory(const std::string& name, std::uint32_t cores, std::uint
   return inventory;
 }
 
-void add_agents(World& world, std::uint32_t count) {
+void add_agents(World& world, std::uint32_t count, std::uint32_t masters) {
   for (std::uint32_t i = 1; i <= count; ++i) {
     const AgentId id("h" + std::to_string(i));
-    world.add_agent(id, host_inventory(id.value, 2, i % 2 == 0 ? 2 : 1), [id](const std::string& boot_id) {
+    world.add_agent(id, host_inventory(id.value, 2, i % 2 == 0 ? 2 : 1), [id, masters](const std::string& boot_id) {
       AgentOptions agent;
+      agent.masters = masters;
       agent.id = id;
       agent.boot_id = boot_id;
       agent.settings.probes = {"hwloc"};
@@ -187,8 +188,31 @@ RunResult run(const RunOptions& options) {
   std::optional<Printer> printer;
   if (options.log) printer.emplace(world);
 
-  world.add_master([] { return std::make_unique<Master>(MasterOptions{}); });
-  add_agents(world, options.agents);
+  if (options.masters == 1) {
+    world.add_master([] { return std::make_unique<Master>(MasterOptions{}); });
+  } else {
+    Raft::Options raft;
+    for (std::uint32_t i = 1; i <= options.masters; ++i) {
+      const std::string name = "m" + std::to_string(i);
+      raft.peers.push_back({raft_id_of(name), name, "tcp://" + name, 0});
+    }
+    raft.lease = options.lease;
+    for (const RaftServer& peer : raft.peers) {
+      raft.name = peer.name;
+      raft.address = peer.address;
+      raft.endpoint = "sim://" + peer.name;
+      world.add_master(
+          [name = peer.name] {
+            MasterOptions master;
+            master.replicated = true;
+            master.name = name;
+            master.endpoint = "sim://" + name;
+            return std::make_unique<Master>(master);
+          },
+          raft);
+    }
+  }
+  add_agents(world, options.agents, options.masters);
   std::vector<Node*> toys;
   for (std::uint32_t i = 1; i <= options.frameworks; ++i) {
     ToyOptions toy;
@@ -200,6 +224,7 @@ RunResult run(const RunOptions& options) {
     toy.seed = options.seed + i;
     ClientOptions client;
     client.framework = FrameworkId(toy.name);
+    client.masters = options.masters;
     client.role = RoleName("role" + std::to_string(i));
     client.watch_agents = i % 2 == 0;
     toys.push_back(&world.add_framework(client, [toy] { return std::make_unique<Toy>(toy); }));
@@ -229,19 +254,21 @@ RunResult run(const RunOptions& options) {
     });
   };
   constexpr Duration kPatience = std::chrono::minutes(20);
-  const bool rest = world.run_until([&] { return all_done() && leaks(world).empty(); }, kPatience);
+  const bool rest =
+      world.run_until([&] { return all_done() && leaks(world).empty() && registries_differ(world).empty(); }, kPatience);
   if (!rest) {
     std::string waiting;
     for (Node* node : toys) {
       if (const auto* toy = dynamic_cast<const Toy*>(node->actor())) waiting += toy->unfinished();
     }
     result.failure = format_duration(kPatience) + " after the last fault the cluster is not at rest:" +
-                     (waiting.empty() ? " all tasks are done, but " + leaks(world) : waiting);
+                     (waiting.empty() ? " all tasks are done, but " + leaks(world) + registries_differ(world) : waiting);
   }
   if (!world.violated().empty()) result.failure = world.violated();
   result.hash = world.trace().hash();
   result.events = world.events();
   result.virtual_time = world.now();
+  result.leaderships = checkers.masters.leaderships();
   result.executions = world.executions().size();
   return result;
 }

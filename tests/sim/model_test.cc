@@ -44,13 +44,13 @@ struct Wire {
   explicit Wire(NetworkOptions options = {}) : network(queue, Rng(1), options, hooks()) {}
   Network::Hooks hooks() {
     Network::Hooks h;
-    h.server_up = [this] { return up; };
-    h.to_server = [this](PeerId peer, std::string identity, Message message) {
+    h.server_up = [this](Network::ServerIx) { return up; };
+    h.to_server = [this](Network::ServerIx, PeerId peer, std::string identity, Message message) {
       peers.push_back(peer);
       identities.push_back(identity);
       at_server.push_back(std::get<Goodbye>(message.body).forever ? 1 : static_cast<int>(message.incarnation.value));
     };
-    h.server_lost_peer = [this](PeerId) { ++told; };
+    h.server_lost_peer = [this](Network::ServerIx, PeerId) { ++told; };
     h.to_client = [this](Network::ClientIx, Message message) { at_client.push_back(static_cast<int>(message.incarnation.value)); };
     h.client_lost_server = [this](Network::ClientIx) { ++told; };
     h.violation = [](std::string text) { ADD_FAILURE() << text; };
