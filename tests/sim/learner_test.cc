@@ -101,9 +101,7 @@ Ran run(const std::string& spec, const std::vector<TraceJob>& trace, std::uint64
   auto queue =
       batch::policy_order(*policy::Catalog().find(spec), seed, [&](std::string line) { out.log.push_back(std::move(line)); });
   EXPECT_TRUE(queue) << (queue ? "" : queue.error().text());
-  if (!learnt.empty()) {
-    EXPECT_TRUE((*queue)->load(learnt));
-  }
+  if (!learnt.empty()) { EXPECT_TRUE((*queue)->load(learnt)); }
   batch::ReplayOptions options;
   options.nodes[0].cores = 32;
   options.order = queue->get();
@@ -126,13 +124,14 @@ TEST(Qlearn, FindsWhatCostsLeastAndIsNeverFarFromIt) {
   const double best = std::min({fifo, sjf, saf}), worst = std::max({fifo, sjf, saf});
   ASSERT_LT(best, 0.8 * worst) << "there is nothing to learn here";
   const Ran learner = run("qlearn:arms=fifo+sjf+saf,window=2h", trace);
-  // Seventeen days, of which the first are spent with the first arm: nearer to the best than to the worst.
-  EXPECT_LT(learner.mean_wait_s, best + 0.35 * (worst - best)) << "with learning and exploring";
+  // Seventeen days at a load of one, of which the first are spent with the first arm.
+  ASSERT_GT(worst, 1.24 * best);
+  EXPECT_LT(learner.mean_wait_s, 1.2 * best) << "with learning and exploring";
   const Ran nothing = run("qlearn:arms=fifo+sjf+saf,window=2h,learn=false", trace);
   EXPECT_NEAR(nothing.mean_wait_s, fifo, 1e-9) << "without learning it stays with the first arm";
   // What was learnt is worth something at once.
   const Ran warm = run("qlearn:arms=fifo+sjf+saf,window=2h,learn=false", trace, 1, learner.learnt);
-  EXPECT_LT(warm.mean_wait_s, 1.1 * best);
+  EXPECT_LT(warm.mean_wait_s, 1.15 * best);
 }
 
 TEST(Qlearn, DecidesTheSameWayEachTimeAndSaysEachDecision) {
