@@ -92,20 +92,18 @@ int bourse_shape_device(bourse_shape* s, const bourse_device_ask* ask) {
   });
 }
 int bourse_shape_constraint(bourse_shape* s, const char* label, int32_t op, const char* const* values, size_t count) {
-  if (!s || !label || !*label || op < BOURSE_IN || op > BOURSE_ABSENT || (count != 0 && !values)) return BOURSE_E_INVALID;
-  if ((op == BOURSE_IN || op == BOURSE_NOT_IN) == (count == 0)) return BOURSE_E_INVALID;
+  if (!s || !label || !*label || op < BOURSE_IN || op > BOURSE_MATCHES || (count != 0 && !values)) return BOURSE_E_INVALID;
+  if ((op == BOURSE_IN || op == BOURSE_NOT_IN || op == BOURSE_MATCHES) == (count == 0)) return BOURSE_E_INVALID;
   if (count > kWordsMax) return BOURSE_E_LIMIT;
   return guard([&] {
-    Constraint constraint;
-    constraint.label = label;
-    constraint.op = static_cast<Constraint::Op>(op);
+    std::vector<std::string> list;
     for (std::size_t i = 0; i < count; ++i) {
       if (!values[i]) return BOURSE_E_INVALID + 0;
-      constraint.values.emplace_back(values[i]);
+      list.emplace_back(values[i]);
     }
-    std::sort(constraint.values.begin(), constraint.values.end());
-    constraint.values.erase(std::unique(constraint.values.begin(), constraint.values.end()), constraint.values.end());
-    s->value.constraints.push_back(std::move(constraint));
+    auto constraint = make_constraint(label, static_cast<Constraint::Op>(op), std::move(list));
+    if (!constraint) return code_number(constraint.error().code());
+    s->value.constraints.push_back(*std::move(constraint));
     return 0;
   });
 }
@@ -116,6 +114,60 @@ int bourse_shape_constraints(bourse_shape* s, const char* text) {
     if (!parsed) return code_number(parsed.error().code());
     for (auto& constraint : *parsed) s->value.constraints.push_back(std::move(constraint));
     return 0;
+  });
+}
+
+int bourse_constraint_check(const char* text, char* why, size_t size) {
+  if (!text || (!why && size != 0)) return BOURSE_E_INVALID;
+  return guard([&] {
+    const auto parsed = parse_constraints(text);
+    const std::string said = parsed ? "" : parsed.error().text();
+    if (size != 0) {
+      const std::size_t kept = std::min(said.size(), size - 1);
+      std::memcpy(why, said.data(), kept);
+      why[kept] = '\0';
+    }
+    return parsed ? 0 : code_number(parsed.error().code());
+  });
+}
+
+namespace {
+
+int add_rules(bourse_shape* s, std::vector<Placement> rules) {
+  std::vector<Placement>& all = s->value.placement;
+  if (all.size() + rules.size() > kPlacementsMax) return BOURSE_E_LIMIT;
+  all.insert(all.end(), rules.begin(), rules.end());
+  return 0;
+}
+
+}  // namespace
+
+int bourse_shape_group(bourse_shape* s, const char* group) {
+  if (!s || (group && *group && !valid_name(group))) return BOURSE_E_INVALID;
+  return guard([&] { return s->value.group = text_or_empty(group), 0; });
+}
+int bourse_shape_place(bourse_shape* s, const bourse_placement* rule) {
+  if (!s || !rule) return BOURSE_E_INVALID;
+  bourse_placement in;
+  if (int rc = take(rule, in); rc != 0) return rc;
+  if (!in.level || in.kind < BOURSE_SPREAD || in.kind > BOURSE_ANTI_AFFINITY || in.reserved != 0) return BOURSE_E_INVALID;
+  return guard([&] {
+    Placement placement;
+    placement.kind = static_cast<Placement::Kind>(in.kind);
+    placement.level = in.level;
+    placement.max_skew = std::max(1U, in.max_skew);
+    placement.required = in.required != 0;
+    placement.framework = FrameworkId(text_or_empty(in.framework));
+    placement.group = text_or_empty(in.group);
+    if (const auto sound = check(placement); !sound) return code_number(sound.error().code());
+    return add_rules(s, {placement});
+  });
+}
+int bourse_shape_placement(bourse_shape* s, const char* text) {
+  if (!s || !text) return BOURSE_E_INVALID;
+  return guard([&] {
+    auto parsed = parse_placements(text);
+    return parsed ? add_rules(s, *std::move(parsed)) : code_number(parsed.error().code());
   });
 }
 

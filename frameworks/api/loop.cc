@@ -195,12 +195,33 @@ void bourse_client::deliver_one(const SessionEvent& event) {
       if (cb.agents) cb.agents(user, self, &out);
     }
     void operator()(const Explained& e) const {
-      std::vector<bourse_count> counts;
-      counts.reserve(e.reply.counts.size());
-      for (const auto& count : e.reply.counts) counts.push_back({t(count.reason), count.agents, 0});
-      const bourse_explained_event out{
-          sizeof out,    e.reply.tag,        code_number(e.reply.code), e.reply.agents,          counts.data(),
-          counts.size(), t(e.reply.nearest), t(e.reply.last_offer),     t(e.reply.last_decline), t(e.reply.rank)};
+      const auto listed = [this](const std::vector<ExplainReply::Count>& list) {
+        std::vector<bourse_count> counts;
+        counts.reserve(list.size());
+        for (const auto& count : list) counts.push_back({t(count.reason), count.agents, 0});
+        return counts;
+      };
+      const std::vector<bourse_count> counts = listed(e.reply.counts), failing = listed(e.reply.failing);
+      const ExplainReply& r = e.reply;
+      const bourse_explained_event out{sizeof out,
+                                       r.tag,
+                                       code_number(r.code),
+                                       r.agents,
+                                       counts.data(),
+                                       counts.size(),
+                                       t(r.nearest),
+                                       t(r.last_offer),
+                                       t(r.last_decline),
+                                       t(r.rank),
+                                       failing.data(),
+                                       failing.size(),
+                                       t(r.asks),
+                                       t(r.quota),
+                                       t(r.estimate),
+                                       r.wanted,
+                                       r.offered,
+                                       r.unmet,
+                                       0};
       if (cb.explained) cb.explained(user, self, &out);
     }
   };

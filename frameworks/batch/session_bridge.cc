@@ -67,10 +67,12 @@ ShapePtr shape_of(const Shape& in) {
     bourse_shape_device(raw, &c);
   }
   for (const Constraint& constraint : in.constraints) {
-    std::vector<const char*> values;
+    std::vector<const char*> values;  // an expression is one value
     for (const std::string& v : constraint.values) values.push_back(v.c_str());
     bourse_shape_constraint(raw, constraint.label.c_str(), static_cast<std::int32_t>(constraint.op), values.data(), values.size());
   }
+  if (!in.group.empty()) bourse_shape_group(raw, in.group.c_str());
+  if (!in.placement.empty()) bourse_shape_placement(raw, to_text(in.placement).c_str());
   return out;
 }
 
@@ -171,6 +173,10 @@ struct SessionBridge::Impl {
         out.reply.counts.push_back({text(e->counts[i].reason), e->counts[i].agents});
       out.reply.nearest = text(e->nearest), out.reply.last_offer = text(e->last_offer);
       out.reply.last_decline = text(e->last_decline), out.reply.rank = text(e->rank);
+      for (std::size_t i = 0; i < e->failing_count; ++i)
+        out.reply.failing.push_back({text(e->failing[i].reason), e->failing[i].agents});
+      out.reply.asks = text(e->asks), out.reply.quota = text(e->quota), out.reply.estimate = text(e->estimate);
+      out.reply.wanted = e->wanted, out.reply.offered = e->offered, out.reply.unmet = e->unmet;
       of(u).up(std::move(out));
     };
     c.log = [](void*, std::int32_t level, const char* line) {

@@ -33,6 +33,10 @@ int c99_builds_everything(void) {
   bourse_accept* accept = NULL;
   bourse_task_spec* spec = NULL;
   bourse_device_ask ask;
+  bourse_placement rule;
+  const char* fast = "ssd | nvme";
+  char why[80];
+  int i;
   const char* zones[2] = {"b", "a"};
   bourse_amount counter = {"mem", 1024}, negative = {"mem", -1};
   struct {
@@ -61,6 +65,38 @@ int c99_builds_everything(void) {
   IS(BOURSE_E_INVALID, bourse_shape_constraint(shape, "zone", 9, zones, 2));
   OK(bourse_shape_constraints(shape, "arch=x86_64"));
   IS(BOURSE_E_INVALID, bourse_shape_constraints(shape, "zone in ("));
+  OK(bourse_shape_constraints(shape, "(cuda >= 11.8 | agent.mem >= 64GiB) & !old"));
+  OK(bourse_shape_constraint(shape, "*", BOURSE_MATCHES, &fast, 1));
+  IS(BOURSE_E_INVALID, bourse_shape_constraint(shape, "*", BOURSE_MATCHES, zones, 2));
+  OK(bourse_constraint_check("a | b", why, sizeof why));
+  if (why[0] != 0) return __LINE__;
+  IS(BOURSE_E_INVALID, bourse_constraint_check("a | ", why, sizeof why));
+  if (strstr(why, "column 5") == NULL) return __LINE__;
+  IS(BOURSE_E_INVALID, bourse_constraint_check("a | ", why, 4));
+  if (strlen(why) != 3) return __LINE__;
+  IS(BOURSE_E_INVALID, bourse_constraint_check("a | ", NULL, 0));
+  IS(BOURSE_E_INVALID, bourse_constraint_check("a", NULL, 1));
+
+  OK(bourse_shape_group(shape, "web"));
+  OK(bourse_shape_group(shape, NULL));
+  IS(BOURSE_E_INVALID, bourse_shape_group(shape, "a b"));
+  memset(&rule, 0, sizeof rule);
+  IS(BOURSE_E_INVALID, bourse_shape_place(shape, &rule)); /* no size */
+  rule.size = sizeof rule;
+  IS(BOURSE_E_INVALID, bourse_shape_place(shape, &rule)); /* no label */
+  rule.level = "zone";
+  OK(bourse_shape_place(shape, &rule));
+  rule.group = "db";
+  IS(BOURSE_E_INVALID, bourse_shape_place(shape, &rule)); /* a spread is about its own group */
+  rule.kind = BOURSE_ANTI_AFFINITY;
+  rule.framework = "store";
+  OK(bourse_shape_place(shape, &rule));
+  rule.kind = 4;
+  IS(BOURSE_E_INVALID, bourse_shape_place(shape, &rule));
+  OK(bourse_shape_placement(shape, "prefer pack rack; spread host:2"));
+  IS(BOURSE_E_INVALID, bourse_shape_placement(shape, "spread"));
+  for (i = 0; i < 4; ++i) OK(bourse_shape_placement(shape, "pack rack"));
+  IS(BOURSE_E_LIMIT, bourse_shape_placement(shape, "pack rack")); /* the ninth */
 
   memset(&ask, 0, sizeof ask);
   IS(BOURSE_E_INVALID, bourse_shape_device(shape, &ask)); /* no size */

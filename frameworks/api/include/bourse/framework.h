@@ -343,6 +343,11 @@ typedef struct bourse_explained_event { /* counts add up to `agents` */
   const bourse_count* counts; /* sorted by reason */
   size_t counts_count;
   const char *nearest, *last_offer, *last_decline, *rank; /* a phrase each, or "" */
+  /* Since 0.1 too: constraints and rules on which agents fail first, and on how many. */
+  const bourse_count* failing;
+  size_t failing_count;
+  const char *asks, *quota, *estimate; /* the line's shape; its role's limits; when it may start, where that is known; or "" */
+  uint32_t wanted, offered, unmet, reserved; /* units of the line */
 } bourse_explained_event;
 
 enum { BOURSE_LOG_DEBUG = 0, BOURSE_LOG_INFO = 1, BOURSE_LOG_WARN = 2, BOURSE_LOG_ERROR = 3 };
@@ -497,7 +502,8 @@ BOURSE_API int bourse_client_goodbye(bourse_client* client, int32_t forever);
 
 /* --- shapes: what one slice needs ---------------------------------------------------------------------------------------- */
 
-enum { BOURSE_IN = 0, BOURSE_NOT_IN = 1, BOURSE_PRESENT = 2, BOURSE_ABSENT = 3 };
+/* BOURSE_MATCHES: the one value is an expression of bourse-constraint(7), the label is ignored. */
+enum { BOURSE_IN = 0, BOURSE_NOT_IN = 1, BOURSE_PRESENT = 2, BOURSE_ABSENT = 3, BOURSE_MATCHES = 4 };
 typedef struct bourse_device_ask {
   size_t size;
   const char* kind;              /* "gpu/nvidia"; a prefix ending in '/' is any of it: "gpu/" */
@@ -521,10 +527,36 @@ BOURSE_API int bourse_shape_whole_host(bourse_shape* shape, int32_t on);        
 BOURSE_API int bourse_shape_same_numa(bourse_shape* shape, int32_t on); /* cpus, memory and devices from one NUMA node */
 BOURSE_API int bourse_shape_revocable(bourse_shape* shape, int32_t on); /* out of what others lend: taken back at any moment */
 BOURSE_API int bourse_shape_device(bourse_shape* shape, const bourse_device_ask* ask);
-/* [free] Adds constraints over the agent's labels; all must hold. As values; or as text: "zone in (a,b)", "host notin (h[1-4])",
- * "gpu", "!gpu", "arch=x86_64", "rack!=r2", joined by '&'. `values` may be NULL when `count` is 0. */
+/* [free] Adds constraints over the agent's labels and what it has in total; all must hold. As values; or as text in the language of
+ * bourse-constraint(7): "zone in (a,b) & !gpu & (cuda >= 11.8 | agent.mem >= 64GiB)". `values` may be NULL when `count` is 0. */
 BOURSE_API int bourse_shape_constraint(bourse_shape* shape, const char* label, int32_t op, const char* const* values, size_t count);
 BOURSE_API int bourse_shape_constraints(bourse_shape* shape, const char* text);
+/* [any] 0 where that text would be taken, else its code, and in `why` (up to `size` bytes with the NUL; may be NULL when `size` is 0)
+ * what is wrong and in which column. */
+BOURSE_API int bourse_constraint_check(const char* text, char* why, size_t size);
+
+/* Where the slices of a group belong, seen from where others are. The domains are the values of a label: "zone", "rack", "host". */
+enum {
+  BOURSE_SPREAD = 0,       /* the fullest domain has at most max_skew more of the group than the emptiest */
+  BOURSE_PACK = 1,         /* one domain; as a preference: few */
+  BOURSE_AFFINITY = 2,     /* a domain where there is a slice of `framework` and `group` */
+  BOURSE_ANTI_AFFINITY = 3 /* a domain where there is none */
+};
+typedef struct bourse_placement {
+  size_t size;
+  int32_t kind;
+  int32_t required;      /* else a preference: the next best will do */
+  const char* level;     /* the label; required */
+  uint32_t max_skew;     /* of BOURSE_SPREAD; 0 counts as 1 */
+  uint32_t reserved;     /* 0 */
+  const char* framework; /* of the affinities; NULL: yours */
+  const char* group;     /* of the affinities; NULL: with a framework all that it has, without one the shape's own group */
+} bourse_placement;
+/* [free] The group that slices of this shape join; NULL or "": none. Give the shape of your accept the same one. */
+BOURSE_API int bourse_shape_group(bourse_shape* shape, const char* group);
+/* [free] Adds a rule, or several from text: "spread zone:2; prefer pack rack; anti-affinity host of store#db". At most 8 (LIMIT). */
+BOURSE_API int bourse_shape_place(bourse_shape* shape, const bourse_placement* rule);
+BOURSE_API int bourse_shape_placement(bourse_shape* shape, const char* text);
 
 /* --- demand ---------------------------------------------------------------------------------------------------------------- */
 
