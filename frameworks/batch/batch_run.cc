@@ -440,6 +440,8 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     if (used_up_.contains(id) || (layout.need.nodes > 1 && taking_.contains(id)) || agents.contains(offer.agent)) continue;
     if (offer.revocable != revocable) continue;
     if (alloc_.closes_before(offer.agent, ends) && !hooks::mutant("batch.window_ignored")) continue;
+    // Where its rules want it is what was offered for it, and nothing else.
+    if (!layout.need.shape.placement.empty() && offer.line != job.layout + std::uint64_t{1}) continue;
     auto amount = carve(layout.need.shape, offer.resources, offer.agent_total, offer.labels);
     if (!amount) {
       if (offer.resources.cpus.value <= 0) used_up_.insert(id);

@@ -67,6 +67,7 @@ Result<JobId> Batch::admit(const Who& caller, const std::string& key, JobSpec sp
   if (test_only) return JobId();
 
   const JobId id = next_id_;
+  spec.group = spec.placement.empty() ? "" : "job-" + std::to_string(id.value);
   Job& job = jobs_.add(id, encode_spec(spec), spec, options_);
   const std::string env = join_env(spec.env);
   const std::string script_digest = digest_of(spec.script), env_digest = digest_of(env);

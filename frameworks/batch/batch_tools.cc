@@ -448,7 +448,12 @@ void Batch::session(const Explained& e) {
   if (e.reply.code == Code::kOk) {
     reply.agents = e.reply.agents;
     for (const auto& count : e.reply.counts) reply.counts.emplace_back(count.reason, count.agents);
+    for (const auto& part : e.reply.failing)
+      reply.lines.push_back(part.reason + " fails on " + std::to_string(part.agents) + " of " + std::to_string(e.reply.agents) +
+                            (e.reply.agents == 1 ? " host" : " hosts"));
     if (!e.reply.nearest.empty()) reply.lines.push_back("nearest: " + e.reply.nearest);
+    if (!e.reply.quota.empty()) reply.lines.push_back("limits: " + e.reply.quota);
+    if (!e.reply.estimate.empty()) reply.lines.push_back("as the master sees it: " + e.reply.estimate);
     if (!e.reply.last_offer.empty()) reply.lines.push_back("last offer: " + e.reply.last_offer);
     if (!e.reply.last_decline.empty()) reply.lines.push_back("last decline: " + e.reply.last_decline);
     if (!e.reply.rank.empty()) reply.lines.push_back("rank: " + e.reply.rank);

@@ -135,7 +135,9 @@ struct JobSpec {
   bool exclusive = false;
   bool revocable = false;               // out of what others lend: it may be ended, and starts again, at any moment
   std::string node_list, exclude;       // host lists
-  std::vector<Constraint> constraints;  // over labels: -C
+  std::vector<Constraint> constraints;  // bourse-constraint(7): -C
+  std::vector<bourse::Placement> placement;
+  std::string group;  // of its slices, for the placement rules; given at submit, "" without rules
 
   // When.
   Duration time_limit{0};  // 0: the site's default; kNoLimit: none

@@ -83,6 +83,8 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
   if (!spec.exclude.empty())
     shape.constraints.push_back(BOURSE_TRY(host_constraint(spec.exclude, Constraint::Op::kNotIn, "exclude", nullptr)));
   nodes = std::max<std::uint64_t>(nodes, listed);
+  shape.placement = spec.placement;
+  if (!shape.placement.empty()) shape.group = spec.group;
 
   const std::uint64_t per_node = spec.tasks_per_node;
   if (tasks == 0) tasks = std::max<std::uint64_t>(nodes, 1) * std::max<std::uint64_t>(per_node, 1);

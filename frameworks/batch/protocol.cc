@@ -75,6 +75,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   auto array = put(b, s.array), dependency = put(b, s.dependency), vm = put(b, s.vm);
   auto container = put(b, s.container);
   auto container_mounts = put(b, s.container_mounts), isolate = put(b, s.isolate);
+  auto placement = put(b, to_text(s.placement)), group = put(b, s.group);
   fb::SpecBuilder t(b);
   t.add_name(name), t.add_partition(partition), t.add_account(account), t.add_qos(qos), t.add_comment(comment);
   t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type),
@@ -97,6 +98,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   t.add_warn_signal(s.warn_signal), t.add_warn_before(s.warn_before.count()), t.add_warn_shell_only(s.warn_shell_only);
   t.add_slurm_names(s.slurm_names), t.add_vm(vm);
   t.add_container(container), t.add_container_mounts(container_mounts), t.add_isolate(isolate);
+  t.add_placement(placement), t.add_group(group);
   return t.Finish();
 }
 
@@ -410,6 +412,11 @@ class Reader {
     o.vm = text(s->vm(), "virtual machine", kVmImageBytesMax);
     o.container = text(s->container(), "container"), o.container_mounts = texts(s->container_mounts(), "container mounts");
     o.isolate = texts(s->isolate(), "isolation");
+    if (auto rules = parse_placements(text(s->placement(), "placement")))
+      o.placement = *std::move(rules);
+    else
+      fail(Code::kInvalid, "placement", rules.error().text().c_str());
+    o.group = text(s->group(), "group");
     return o;
   }
   JobSelector selector(const fb::Selector* s) {

@@ -280,8 +280,33 @@ class Builder {
       auto constraints = parse_constraints(v);
       if (!constraints) return std::move(constraints).error().add("--constraint");
       job_.constraints = std::move(*constraints);
+    } else if (s.name == "placement") {
+      auto rules = parse_placements(v);
+      if (!rules) return std::move(rules).error().add("--placement");
+      job_.placement = std::move(*rules);
+    } else if (s.name == "spread") {
+      return place("--spread", "spread " + v);
+    } else if (s.name == "spread-job") {
+      return place("--spread-job", "prefer spread host");
+    } else if (s.name == "switches") {
+      // A rack is what hangs on one switch. With a time to wait Slurm gives up the wish after it: a preference.
+      const std::size_t at = std::min(v.find('@'), v.size());
+      const std::uint32_t count = BOURSE_TRY(number("switches", v.substr(0, at), 1));
+      return place("--switches", count == 1 && at == v.size() ? "pack rack" : "prefer pack rack");
     } else {
       return devices(s);
+    }
+    return {};
+  }
+
+  // A rule about the same label as an earlier one of that kind replaces it.
+  Result<> place(const char* option, const std::string& text) {
+    auto rules = parse_placements(text);
+    if (!rules) return std::move(rules).error().add(option);
+    for (Placement& rule : *rules) {
+      std::erase_if(job_.placement, [&](const Placement& p) { return p.kind == rule.kind && p.level == rule.level; });
+      if (job_.placement.size() == kPlacementsMax) return Error(Code::kLimit, std::string(option) + ": too many placement rules");
+      job_.placement.push_back(std::move(rule));
     }
     return {};
   }

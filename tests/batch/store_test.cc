@@ -363,7 +363,8 @@ std::vector<std::string> samples() {
   JobSpec spec;
   spec.name = "n", spec.script = "#!/bin/sh\n", spec.env = {"A=1", "B=2"}, spec.args = {"x"}, spec.array = "1-10%2",
   spec.priority = 3;
-  spec.requeue = false, spec.constraints = {{"zone", Constraint::Op::kIn, {"a", "b"}}};
+  spec.requeue = false, spec.constraints = *parse_constraints("zone in (a,b)&(ssd|agent.mem>=64GiB)");
+  spec.placement = *parse_placements("spread zone; prefer pack rack"), spec.group = "job-7";
   DeviceAsk ask;
   ask.kind = "gpu/", ask.whole = false;
   ask.counters.set("mem", 1024);

@@ -173,6 +173,24 @@ TEST_F(SubmitTest, SignalForms) {
   EXPECT_NE(why({"--signal=USR9", "--wrap=x"}).find("no signal `USR9'"), std::string::npos);
 }
 
+TEST_F(SubmitTest, ConstraintsAndPlacement) {
+  EXPECT_EQ(to_text(must({"-C", "a&b|!c", "--wrap=x"}).job.constraints), "a&b|!c");
+  EXPECT_NE(why({"-C", "zone in a", "--wrap=x"}).find("column 9"), std::string::npos);
+  EXPECT_NE(why({"-C", "[a*2&b*1]", "--wrap=x"}).find("brackets"), std::string::npos);
+  const auto rules = [&](std::vector<std::string> words) {
+    words.emplace_back("--wrap=x");
+    return to_text(must(words).job.placement);
+  };
+  EXPECT_EQ(rules({"--placement", "pack rack; anti-affinity host of store#db"}), "pack rack; anti-affinity host of store#db");
+  EXPECT_EQ(rules({"--spread=zone:2", "--spread-job"}), "spread zone:2; prefer spread host");
+  EXPECT_EQ(rules({"--spread=zone:2", "--spread=zone"}), "spread zone") << "the later one counts";
+  EXPECT_EQ(rules({"--switches=1"}), "pack rack");
+  EXPECT_EQ(rules({"--switches=2"}), "prefer pack rack");
+  EXPECT_EQ(rules({"--switches=1@60"}), "prefer pack rack");
+  EXPECT_NE(why({"--switches=x", "--wrap=x"}), "accepted");
+  EXPECT_NE(why({"--spread=zone:x", "--wrap=x"}).find("spread zone:2"), std::string::npos);
+}
+
 TEST_F(SubmitTest, ContainersAndIsolation) {
   const batch::JobSpec job = must({"--container=images/tiny:v1", "--container-mounts=/data,/scratch:/s:ro",
                                    "--isolate=pid,private-tmp=memory", "--wrap=x"})
