@@ -1,4 +1,4 @@
-// bourse queue | jobs | cancel | hold | release | requeue | history | nodes | why | top: what users ask about their jobs.
+// bourse queue | jobs | cancel | hold | release | requeue | history | nodes | top: what users ask about their jobs.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -299,43 +299,6 @@ int nodes_main(int argc, char** argv) {
     request.after = rows.back().name;
   }
   return print("nodes", common, node_fields(), kNodesFormat, rows, "nodes");
-}
-
-int why_main(int argc, char** argv) {
-  CommandLine app("Why a job does not start, or how it ended", "bourse why");
-  Common common;
-  std::string id;
-  app.option("--dir", common.dir, "Directory of the cluster; default $BOURSE_DIR");
-  app.flag("--json", common.json, "Print JSON");
-  app.option("JOB", id, "12 or 13_4").required();
-  if (const int status = app.parse(argc, argv); status >= 0) return status;
-  auto selector = batch::parse_selector(id);
-  if (!selector) return say("why", selector.error());
-  auto client = BatchClient::open(common.dir);
-  if (!client) return say("why", client.error());
-  auto reply = call<batch::WhyReply>(**client, batch::WhyRequest{*selector});
-  if (!reply) return say("why", reply.error());
-  if (reply->code != Code::kOk) return say("why", Error(reply->code, reply->reason));
-  if (common.json) {
-    std::string lines, counts;
-    for (const std::string& line : reply->lines) lines += (lines.empty() ? "" : ", ") + json_quote(line);
-    for (const auto& [reason, agents] : reply->counts)
-      counts += fmt::format("{}{}: {}", counts.empty() ? "" : ", ", json_quote(reason), agents);
-    fmt::print("{}\n", json_object({{"job", json_quote(batch::display_id(reply->job))},
-                                    {"state", json_quote(batch::state_name(reply->job.state))},
-                                    {"reason", json_quote(batch::reason_name(reply->job.reason))},
-                                    {"position", std::to_string(reply->position)},
-                                    {"agents", std::to_string(reply->agents)},
-                                    {"counts", "{" + counts + "}"},
-                                    {"lines", "[" + lines + "]"}}));
-    return 0;
-  }
-  for (const std::string& line : reply->lines) fmt::print("{}\n", line);
-  if (!reply->counts.empty()) {
-    fmt::print("\nOf {} host{}:\n", reply->agents, reply->agents == 1 ? "" : "s");
-    for (const auto& [reason, agents] : reply->counts) fmt::print("{:>8}  {}\n", agents, reason);
-  }
-  return 0;
 }
 
 int top_main(int argc, char** argv) {

@@ -60,6 +60,7 @@ struct MasterClient::Impl {
   std::optional<OperatorReply> operator_reply;
   bool lost = false;
   std::map<std::string, std::string> found;  // endpoint -> what it did instead of welcoming us
+  std::optional<ExplainReply> explained;
   Epoch epoch;
   std::uint64_t tag = 0;
 
@@ -73,6 +74,7 @@ struct MasterClient::Impl {
     epoch = message.epoch;
     if (auto* w = std::get_if<Welcome>(&message.body)) welcome = std::move(*w);
     if (auto* r = std::get_if<StatusReply>(&message.body); r != nullptr && r->tag == tag) reply = std::move(*r);
+    if (auto* r = std::get_if<ExplainReply>(&message.body); r != nullptr && r->tag == tag) explained = std::move(*r);
     if (auto* r = std::get_if<OperatorReply>(&message.body); r != nullptr && r->tag == tag) operator_reply = std::move(*r);
   }
 
@@ -254,6 +256,13 @@ Result<std::vector<StatusReply::Row>> MasterClient::status(const std::string& wh
     if (!rows.empty()) after = rows.back().name;
   }
   return rows;
+}
+
+Result<ExplainReply> MasterClient::explain(const FrameworkId& framework, std::uint64_t line, Duration timeout) {
+  Impl& im = *impl_;
+  im.explained.reset();
+  BOURSE_TRY(im.ask(ExplainQuery{++im.tag, framework, line}, timeout, true, [&im] { return im.explained.has_value(); }));
+  return *std::move(im.explained);
 }
 
 Result<std::string> MasterClient::act(const std::string& action, const std::string& target, const std::string& reason,

@@ -34,6 +34,8 @@ class MasterClient {
 
   // All pages of "cluster", "agents", "frameworks", "offers", "slices", "roles" or "events", after the row of that name.
   Result<std::vector<StatusReply::Row>> status(const std::string& what, std::string after = "", Duration timeout = seconds(10));
+  // Why a demand line is not met. The answer's code is kNotFound where there is no such line.
+  Result<ExplainReply> explain(const FrameworkId& framework, std::uint64_t line, Duration timeout = seconds(10));
   // The socket for readers of the master that leads; null where there is none, or we do not get there.
   ReaderLink* readers();
   // See master/operators.h for what can be done. What there is to say of it when it is done, mostly nothing.

@@ -104,7 +104,9 @@ std::string why_text(const ExplainReply& reply) {
   std::string text = reply.rank;
   const auto add = [&](const std::string& sentence) { text += (text.empty() ? "" : ". ") + sentence; };
   add(std::to_string(reply.agents) + (reply.agents == 1 ? " agent" : " agents") + (counts.empty() ? "" : ": " + counts));
+  for (const auto& part : reply.failing) add(part.reason + " fails on " + std::to_string(part.agents));
   if (!reply.nearest.empty()) add("Nearest: " + reply.nearest);
+  if (!reply.quota.empty()) add("Limits: " + reply.quota);
   if (!reply.last_decline.empty()) add("Last declined: " + reply.last_decline);
   return text + ".";
 }

@@ -105,7 +105,7 @@ RoleView role_view(Row row);
 DemandView demand_view(const Row& row);
 EventView event_view(const Row& row);
 Totals totals_of(const View& view);
-// "1st of 2 frameworks with unmet demand. 3 agents: 2 mem, 1 cordoned. Nearest: h7 lacks mem=4GiB."
+// "1st of 2 frameworks with unmet demand. 3 agents: 2 mem, 1 cordoned. Nearest: needs 4GiB more memory on h7."
 std::string why_text(const ExplainReply& reply);
 
 std::uint64_t count_in(const Row& row, std::string_view name);  // 0 where it is no whole number
