@@ -32,8 +32,12 @@ const std::string& PressureRule::scope() const {
 }
 
 std::string PressureRule::text(const PressureSample& why) const {
-  const std::string whose = why.scope == "slices" ? "memory pressure of the slices" : "memory pressure of the host";
-  const std::string figure = ": some avg10 is " + percent(why.some_avg10_permille) + ", the limit is " + percent(limits_.evict);
+  // The sample that it is decided at need not be the one that matters.
+  const bool most = !why.trigger && level() > why.some_avg10_permille;
+  const std::string whose =
+      (most ? scope() : why.scope) == "slices" ? "memory pressure of the slices" : "memory pressure of the host";
+  const std::string figure =
+      ": some avg10 is " + percent(most ? level() : why.some_avg10_permille) + ", the limit is " + percent(limits_.evict);
   return whose + figure + (why.trigger ? "; the kernel's alarm: tasks stand still for most of the time" : "");
 }
 

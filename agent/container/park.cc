@@ -25,7 +25,8 @@ constexpr int kFailed = 125;
 constexpr std::size_t kMessageMax = 192 * 1024;  // bourse-wait's
 
 struct Claim {
-  std::uint32_t umask = 0, argc = 0, envc = 0;
+  std::uint32_t umask = 0, argc = 0, envc = 0, unused = 0;
+  std::uint64_t limits[RLIMIT_NLIMITS][2] = {};
 };
 
 std::string why(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
@@ -123,11 +124,14 @@ bool bring_into_own_groups(pid_t pid) {
   return all;
 }
 
-void give_own_limits(pid_t pid) {
+// Raised from outside, where we may; what is to be lowered, bourse-wait does itself.
+void give_own_limits(pid_t pid, Claim& head) {
   for (int resource = 0; resource < RLIMIT_NLIMITS; ++resource) {
     struct rlimit limit {};
-    if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0)
-      (void)prlimit(pid, static_cast<__rlimit_resource>(resource), &limit, nullptr);
+    if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) continue;
+    (void)prlimit(pid, static_cast<__rlimit_resource>(resource), &limit, nullptr);
+    head.limits[resource][0] = limit.rlim_cur;
+    head.limits[resource][1] = limit.rlim_max;
   }
   std::ifstream own("/proc/self/oom_score_adj");
   std::string score;
@@ -248,7 +252,8 @@ std::string claim(const std::string& socket, const Wanted& wanted) {
     kill(inside, SIGKILL);  // it may be in some of them: nobody else may have it now
     return "it cannot be brought into the task's cgroups";
   }
-  give_own_limits(inside);
+  give_own_limits(inside, head);
+  std::memcpy(bytes.data(), &head, sizeof head);
   g_inside = inside;
   struct sigaction action {};
   action.sa_handler = pass_on;

@@ -2,19 +2,21 @@
  *
  * Descriptor 3 is one end of a socket of whole messages. It says "R", receives one message (struct claim, then texts that end in NUL: argv,
  * then the environment) with three descriptors that become 0, 1 and 2, and executes the program with the environment of the
- * task over that of the image. Anything else than a claim ends it. */
+ * task over that of the image and with the limits of the task. Anything else than a claim ends it. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHANNEL = 3, FAILED = 125, MESSAGE_MAX = 192 * 1024, WORDS_MAX = 32768 };
 struct claim {
-  uint32_t umask, argc, envc;
+  uint32_t umask, argc, envc, unused;
+  uint64_t limits[RLIM_NLIMITS][2]; /* soft, hard; where the hard one had to be raised, that has been done from outside */
 };
 
 extern char** environ;
@@ -69,6 +71,10 @@ int main(void) {
   for (int i = 0; i < 3; ++i) dup2(fds[i], i);
   for (int i = 3; i < 103; ++i) close(i);
   umask(claim.umask);
+  for (int i = 0; i < RLIM_NLIMITS; ++i) {
+    const struct rlimit limit = {claim.limits[i][0], claim.limits[i][1]};
+    (void)setrlimit(i, &limit);
+  }
   environ = environment(words + claim.argc + 1, claim.envc);
   execvp(words[0], words);
   fprintf(stderr, "bourse-container: exec %s: %s\n", words[0], strerror(errno));
