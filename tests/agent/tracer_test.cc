@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kTask = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const SliceId kSlice{FrameworkId("batch"), 7};
 
-class AgentTracerTest : public testing::Test {
+class AgentTracerTest : public ::testing::Test {
  protected:
   Received from_master(Body body, const std::string& trace) {
     return {kMasterPeer, {}, Message{Epoch(1), {}, trace, std::move(body)}};
