@@ -227,8 +227,7 @@ void admit_agent(House& h, const Received& received, bool known_before) {
     row->connected = false;
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "agent_refused");
   }
-  h.send(received.peer,
-         Welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, timeout, std::move(release), master_endpoints(h)});
+  h.send(received.peer, welcome(h, std::move(release)));
   confirm_slices(h, ix, hello, new_session);
   adopt_gangs(h, ix);
   settle_claims(h);

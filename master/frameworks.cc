@@ -179,8 +179,7 @@ void admit_framework(House& h, const Received& received) {
          {"from", received.from},
          {"incarnation", std::to_string(hello.incarnation.value)},
          {"slices", std::to_string(row->slices.size())}});
-  h.send(received.peer,
-         Welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}, master_endpoints(h)});
+  h.send(received.peer, welcome(h));
   if (hello.watch_agents) {
     send_facts(h);  // so that the snapshot's version says exactly what is in it
     h.watchers.insert(received.peer);

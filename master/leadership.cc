@@ -62,13 +62,23 @@ void on_not_leading(House& h, const Received& received) {
   h.send(received.peer, Refused{Code::kBusy, std::move(reason), true, m.endpoint});
 }
 
-std::vector<std::string> master_endpoints(const House& h) {
-  std::vector<std::string> out;
-  if (h.masters.rows.size() < 2) return out;
-  for (const MasterFacts& m : h.masters.rows) {
-    if (!m.endpoint.empty() && out.size() < kMastersMax) out.push_back(m.endpoint);
-  }
-  return out;
+Duration pulse(const House& h) {
+  if (h.masters.rows.size() < 2 || hooks::mutant("master.missed_late")) return h.options.heartbeat;
+  return std::min(h.options.heartbeat, h.options.leader_lease / 4);
+}
+
+Welcome welcome(const House& h, std::vector<SliceId> release) {
+  Welcome w;
+  w.cluster = h.registry.cluster();
+  w.heartbeat = pulse(h);
+  w.peer_timeout = h.options.peer_timeout;
+  w.release = std::move(release);
+  if (h.masters.rows.size() < 2) return w;
+  if (!hooks::mutant("master.missed_late")) w.peer_timeout = std::min(w.peer_timeout, h.options.leader_lease * 3 / 4);
+  w.fence = h.options.leader_lease;
+  for (const MasterFacts& m : h.masters.rows)
+    if (!m.endpoint.empty() && w.masters.size() < kMastersMax) w.masters.push_back(m.endpoint);
+  return w;
 }
 
 // --- clocks ----------------------------------------------------------------------------------------------------------

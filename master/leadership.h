@@ -67,8 +67,11 @@ Result<> check_remove_master(House& house, const OperatorAction& action);
 void change_master(House& house, Operation op);
 void on_member_changed(House& house, const MemberChanged& event);
 
-// For Welcome: where to look when this master falls silent. Empty where it is the only one.
-[[nodiscard]] std::vector<std::string> master_endpoints(const House& house);
+// Longest time that a peer may stay silent while all is well. Where another master can take over, peers must miss this one well within
+// the lease, else they would find its successor late.
+[[nodiscard]] Duration pulse(const House& house);
+// What every Welcome says: pulse, silence after which another master is looked for, all masters (none where this one is alone).
+[[nodiscard]] Welcome welcome(const House& house, std::vector<SliceId> release = {});
 void masters_rows(const House& house, StatusReply& reply);
 
 }  // namespace bourse::house

@@ -13,11 +13,11 @@ struct Field {
   std::string_view key;
   Duration MasterOptions::*value;
 };
-// Peers are told heartbeat and peer_timeout in their Welcome, and a policy its budget when it is made: these wait for the next start.
-constexpr std::array kFields = {Field{"offer_ttl", &MasterOptions::offer_ttl},
-                                Field{"failover_timeout", &MasterOptions::failover_timeout},
-                                Field{"coalesce", &MasterOptions::coalesce}, Field{"gang_hold", &MasterOptions::gang_hold},
-                                Field{"revoke_grace", &MasterOptions::revoke_grace}};
+// Peers are told heartbeat and peer_timeout (and what of them is left by the lease) in their Welcome, and a policy its budget when it is made: these wait for the next start.
+constexpr std::array kFields = {
+    Field{"offer_ttl", &MasterOptions::offer_ttl},       Field{"failover_timeout", &MasterOptions::failover_timeout},
+    Field{"coalesce", &MasterOptions::coalesce},         Field{"gang_hold", &MasterOptions::gang_hold},
+    Field{"revoke_grace", &MasterOptions::revoke_grace}, Field{"leader_lease", &MasterOptions::leader_lease}};
 
 }  // namespace
 

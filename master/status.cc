@@ -407,9 +407,9 @@ void on_reader_hello(House& h, const Received& received) {
       nullptr) {
     return h.refuse(received.peer, Code::kLimit, "there are as many connections as this master keeps", "reader_refused");
   }
-  Welcome welcome{kProtocolVersion, h.registry.cluster(), h.options.heartbeat, h.options.peer_timeout, {}, master_endpoints(h)};
-  welcome.readers = h.options.readers;
-  h.send(received.peer, std::move(welcome));
+  Welcome answer = welcome(h);
+  answer.readers = h.options.readers;
+  h.send(received.peer, std::move(answer));
 }
 
 void on_status_query(House& h, const Session& from, const Message& message) {
