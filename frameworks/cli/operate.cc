@@ -41,7 +41,10 @@ std::string indented(const std::string& text) {
 // One action for each target; one that is refused does not keep the others from being done.
 int act(const std::string& program, const std::vector<std::string>& targets, const Order& order) {
   auto client = MasterClient::open();
-  if (!client) return complain(program, client.error(), client.error().code() == Code::kDenied ? 1 : 3);
+  if (!client) {  // kInvalid: the configuration is wrong, as when it is what is to be read again
+    const Code code = client.error().code();
+    return complain(program, client.error(), code == Code::kDenied || code == Code::kInvalid ? 1 : 3);
+  }
   int status = 0;
   for (const std::string& target : targets) {
     if (auto done = (*client)->act(order.action, target, order.reason, order.parameters); !done) {
