@@ -269,6 +269,10 @@ void Raft::Impl::begin_change(const ChangeMember& member, bool internal) {
   if (!member.add && at->role == RAFT_VOTER &&
       std::count_if(known.begin(), known.end(), [](const RaftServer& s) { return s.role == RAFT_VOTER; }) == 1)
     return refuse(Code::kInvalid, "the last master cannot be removed");
+  if (!member.add && member.name == log.name) {  // it would lead a cluster that it is no part of
+    hand_over();
+    return refuse(Code::kBusy, member.name + " leads; another takes over now: ask again");
+  }
   change = std::make_unique<Change>();
   change->member = member;
   change->internal = internal;
