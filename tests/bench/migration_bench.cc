@@ -2,9 +2,11 @@
 // only as messages.
 //
 // 90 hosts of 16 cores in three zones. 60 services in six frameworks, each with an even spread over the zones: half of them have 3
-// instances, a quarter 6, 15 % 12, a tenth 48. 24 batch frameworks want every core that is left, with jobs of 10 to 600 s; all frameworks
-// have the same weight, so the rank (DRF) is by who has least. At the loss of zone a its instances are asked for anew, all at once, and
-// compete for what batch jobs free in the two other zones. An instance is up 5 s after it has its slice.
+// instances, a quarter 6, 15 % 12, a tenth 48. 24 batch frameworks want every core that is left, with jobs of 10 to 600 s. The services'
+// roles weigh a thousand times as much as those of batch, so that the usual order (DRF) too serves services before batch: with equal weights
+// batch, which has less, would go first for ever, and the comparison would be with a cluster that is set up wrong. At the loss of zone a
+// its instances are asked for anew, all at once, and wait for what batch jobs free in the two other zones. An instance is up 5 s after
+// it has its slice.
 //
 // A service is restored when all its instances are up and no zone that is left has over one more of them than the other. Compared, on the
 // same cluster, the same jobs and the same loss:
@@ -53,6 +55,7 @@ class Town {
     hooks::set_mutants(how == How::kBlind ? "master.blind_migration" : "");
     house_.sent = [this](std::uint64_t peer, const Message& message) {
       if (const auto* made = std::get_if<Offers>(&message.body)) inbox_.emplace_back(peer, *made);
+      if (const auto* reply = std::get_if<OperatorReply>(&message.body)) BOURSE_ASSERT(reply->code == Code::kOk, reply->reason);
     };
     for (int i = 0; i < 3 * kHostsPerZone; ++i) host(i);
     for (int i = 0; i < kServices; ++i) {
@@ -65,7 +68,12 @@ class Town {
                            {},
                            Duration{-1}});
     }
-    for (int i = 0; i < kServiceFrameworks; ++i) framework(kFrameworks + static_cast<std::uint64_t>(i), "service");
+    house_.say(1, ReaderHello{kProtocolVersion, "operator"});
+    for (int i = 0; i < kServiceFrameworks; ++i) {
+      const std::uint64_t peer = kFrameworks + static_cast<std::uint64_t>(i);
+      framework(peer, "service");
+      house_.say(1, OperatorAction{peer, "set-role", names_.at(peer).value, "", {{"weight", "1000"}}});
+    }
     for (int i = 0; i < kServiceFrameworks; ++i) publish(kFrameworks + static_cast<std::uint64_t>(i));
     run(seconds(30));
     for (int i = 0; i < kBatchFrameworks; ++i) {
@@ -284,8 +292,13 @@ int main() {
   }
   hooks::set_mutants("");
   const double faster = 100 * (1 - means[0] / means[1]);
-  std::printf("spread restored %.0f %% faster in the mean, ranked against blind: ratio %.2f; goal 58 %%: %s\n", faster,
-              means[1] / means[0], faster >= 58 ? "met" : "NOT met");
-  std::printf("against no rules (never counts as 3600 s): %.0f %% faster\n", 100 * (1 - means[0] / means[2]));
+  std::printf(
+      "spread restored %.0f %% faster in the mean by the ranking alone (ranked against blind): ratio %.2f; goal 58 %%: %s\n",
+      faster, means[1] / means[0], faster >= 58 ? "met" : "NOT met");
+  std::printf(
+      "against re-placement without rules %.0f %% faster, but only because most services never regain their spread there, and each "
+      "of "
+      "those counts as 3600 s\n",
+      100 * (1 - means[0] / means[2]));
   return 0;
 }
