@@ -162,7 +162,7 @@ struct Encoder {
   }
 };
 
-Result<CheckpointRecord> decode_body(Type type, Reader& in) {
+Result<CheckpointRecord> decode_body(Type type, std::uint8_t version, Reader& in) {
   switch (type) {
     case Type::kIdentity: {
       IdentityRecord r;
@@ -201,7 +201,7 @@ Result<CheckpointRecord> decode_body(Type type, Reader& in) {
       r.limits.warn_shell_only = in.flag();
       r.limits.fence_lease = in.flag();
       r.payload = in.text();
-      if (!in.done()) r.limits.priority = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number()));
+      if (version >= 2) r.limits.priority = static_cast<std::int32_t>(static_cast<std::uint32_t>(in.number()));
       return CheckpointRecord(std::move(r));
     }
     case Type::kStarted: {
@@ -268,7 +268,7 @@ Result<CheckpointRecord> decode_record(std::string_view bytes) {
     return Error(Code::kVersion, "record has version " + std::to_string(version) + ", this bourse-agent knows up to " +
                                      std::to_string(kRecordVersion) + ": a newer one wrote it; install that one again");
   Reader in(bytes.substr(2));
-  auto record = decode_body(static_cast<Type>(static_cast<std::uint8_t>(bytes[0])), in);
+  auto record = decode_body(static_cast<Type>(static_cast<std::uint8_t>(bytes[0])), version, in);
   if (record && (!in.ok() || !in.done())) return Error(Code::kCorrupt, "record is malformed");
   return record;
 }
