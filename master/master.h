@@ -29,9 +29,9 @@ struct MasterOptions {
   bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
   std::string name = "master";   // among the masters
   Duration leader_lease = seconds(8);
-  std::int64_t pid = 0;          // reported by status
-  std::string endpoint;          // reported by status
-  std::string readers;           // where readers are served beside this actor; "": nowhere
+  std::int64_t pid = 0;  // reported by status
+  std::string endpoint;  // reported by status
+  std::string readers;   // where readers are served beside this actor; "": nowhere
 
   // The order of frameworks. main.cc has checked that the policy takes its parameters.
   policy::Choice policy = policy::built_in("drf");

@@ -68,7 +68,7 @@ struct Readers::Impl {
   Options options;
   Wanted wanted;
   std::string bound;
-  std::thread thread;
+  std::thread thread;  // lint-ok: the readers' own, beside the actor
 
   // Shared with the main thread.
   std::mutex mutex;

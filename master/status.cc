@@ -84,7 +84,7 @@ std::string nodes_text(const Account& a) {
   return text;
 }
 
-// Kind, id, NUMA node, health and use of each device, the first kDevicesShown: "gpu/nvidia GPU-1 0 good part;...".
+// Kind, id, NUMA node, health and use of each device, the first kDevicesShown: "KIND ID NODE good part;...".
 std::string devices_text(const AgentRow& row, const Account& a) {
   std::string text;
   std::size_t shown = 0;

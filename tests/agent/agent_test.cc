@@ -433,8 +433,13 @@ TEST_F(AgentTest, GivesTasksTheirNamesInTheEnvironmentOverAnOuterTasks) {
   spec.trace = "00-aa-bb-01";
   given_running("1.0.1", 1, spec);
   const std::vector<std::string> expected = {
-      "PATH=/bin",         "BOURSE_TASK_ID=1.0.1",   "BOURSE_FRAMEWORK=batch", "BOURSE_AGENT=h1", "BOURSE_SLICE=batch#1",
-      "BOURSE_CLUSTER=c1", "TRACEPARENT=00-aa-bb-01",
+      "PATH=/bin",
+      "BOURSE_TASK_ID=1.0.1",
+      "BOURSE_FRAMEWORK=batch",
+      "BOURSE_AGENT=h1",
+      "BOURSE_SLICE=batch#1",
+      "BOURSE_CLUSTER=c1",
+      "TRACEPARENT=00-aa-bb-01",
       "OTEL_RESOURCE_ATTRIBUTES=bourse.cluster=c1,bourse.agent=h1,bourse.framework=batch,bourse.task=1.0.1"};
   EXPECT_EQ(rig.host.specs[task_key("1.0.1")].env, expected);
 }

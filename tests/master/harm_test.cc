@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 
 #include "common/core/rng.h"
 #include "rig.h"

@@ -228,7 +228,8 @@ TEST(Registry, ARoleOfAnOlderMasterIsRead) {
     return text;
   };
   const auto text = [&](const std::string& value) { return number(value.size(), 4) + value; };
-  const std::string record = std::string("\x0c\x01") + text("physics") + number(5, 8) + number(1, 8) + text("cpus") + number(4000, 8);
+  const std::string record =
+      std::string("\x0c\x01") + text("physics") + number(5, 8) + number(1, 8) + text("cpus") + number(4000, 8);
   house::LogRegistry registry;
   ASSERT_TRUE(registry.replay("", {record}));
   const house::RoleSettings& settings = registry.roles().at(RoleName("physics"));

@@ -1,6 +1,7 @@
 // qlearn and bandit, as `bourse simulate` runs them: what they learn, what they keep, and that they do no harm.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 

@@ -13,7 +13,6 @@ struct Case {
   std::uint32_t ignore_permille = 50;
   bool slow = false;
   std::uint32_t duplicate_permille = 0, ghost_permille = 0;
-  std::uint32_t masters = 1;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.mutant; }
@@ -34,7 +33,6 @@ RunOptions options_for(const Case& c, std::uint64_t seed) {
   options.slow = c.slow;
   options.duplicate_permille = c.duplicate_permille;
   options.ghost_permille = c.ghost_permille;
-  options.masters = c.masters;
   options.faults_for = seconds(60);
   return options;
 }
@@ -67,10 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"master.accept_twice", {Fault::kReset}, 50, false, 1000}, Case{"client.no_dedup", {}, 50, false, 1000},
         Case{"agent.reboot_unnoticed", {Fault::kHostReboot}}, Case{"agent.stream_outlives_reboot", {Fault::kHostPower}},
         Case{"client.end_told_twice", {Fault::kKillFramework, Fault::kReset}, 50, true},
-        Case{"master.unreachable_is_terminal", {Fault::kPartition}},
-        Case{"raft.no_lease", {Fault::kMasterPartition, Fault::kMasterStall}, 50, false, 0, 0, 3},
-        Case{"raft.no_flush", {Fault::kMasterPower, Fault::kDiskSlow}, 50, false, 0, 0, 3},
-        Case{"raft.vote_not_stored", {Fault::kMasterPower, Fault::kMasterNetwork, Fault::kMasterPartition}, 50, false, 0, 0, 3}),
+        Case{"master.unreachable_is_terminal", {Fault::kPartition}}),
     [](const auto& each) {
       std::string name = each.param.mutant;
       for (char& c : name) c = c == '.' ? '_' : c;

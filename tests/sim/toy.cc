@@ -106,8 +106,7 @@ void Toy::ended(Unit& unit, Member& member, TaskState state) {
   if (member.ended) return;
   member.ended = true;
   member.again = state == TaskState::kLost || state == TaskState::kNeverStarted || state == TaskState::kFailedStart ||
-                 state == TaskState::kPreempted ||
-                 state == TaskState::kUnknownExit;
+                 state == TaskState::kPreempted || state == TaskState::kUnknownExit;
   settle(unit);
 }
 
