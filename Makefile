@@ -299,6 +299,7 @@ ifneq ($(PCH),no)
 $(TEST_OBJS): private pch := $(B)/pch/tests.h
 $(TEST_OBJS): $(B)/pch/tests.h.gch
 endif
+BENCH_LIBS   := -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -lraft
 TEST_LIBS    := -lgtest -lrapidcheck -lraft -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -larchive
 test_srcs     = $(sort $(wildcard tests/$(1)/*.cc) $(wildcard tests/support/*.cc))
 
@@ -365,14 +366,14 @@ BENCH_BINS := $(patsubst tests/bench/%.cc,$(B)/tests/bench/%,$(wildcard tests/be
 $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd -lraft $(BASE_LIBS) -o $@
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(BENCH_LIBS) $(BASE_LIBS) -o $@
 bench: all $(TOOL_BINS) $(BENCH_BINS)
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
 # What is claimed of policies, measured: minutes. CLAIMS="--directory DIR" leaves a table and a plot there.
 $(CLAIMS_BIN): $(patsubst %.cc,$(B)/%.o,$(wildcard tests/bench/claims/*.cc)) $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lzmq -lsqlite3 -lhwloc -lcrypto -lz -lseccomp -lmicrohttpd $(BASE_LIBS) -o $@
+	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(BENCH_LIBS) $(BASE_LIBS) -o $@
 bench-claims: $(CLAIMS_BIN)
 	$(Q)$< $(CLAIMS)
 demo: all
