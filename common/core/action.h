@@ -75,6 +75,10 @@ struct KeepWarm {  // so many instances of each pool are to be ready; what is no
     std::string name;  // the agent's own; equal names: equal instances
     TaskSpec spec;     // whose image, user, isolation and mounts they have
     std::uint32_t count = 0;
+    // kMicroVm: which hypervisor's guests, and what the slices have that they are for.
+    std::string hypervisor{};
+    Bytes mem{};
+    std::uint32_t cpus = 0;
     bool operator==(const Pool&) const = default;
   };
   std::vector<Pool> pools;
