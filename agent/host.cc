@@ -320,6 +320,7 @@ struct Host::Impl {
   void act(const SqueezeSlice& a) {
     if (ready) (void)send(launcher::Packet(launcher::Squeeze{a.slice, a.mem_high}));
   }
+  void act(const HoldLease&) {}  // the launcher cannot yet: the agent ends such tasks while it runs
   void act(const KeepWarm& a) {
     if (!warm)
       warm = std::make_unique<WarmKeeper>(

@@ -69,7 +69,10 @@ struct LimitRevocable {
 struct SqueezeSlice {
   SliceId slice;
   Bytes mem_high;
-};                 // from here on it is slowed down and reclaimed from; 0: as its configuration says
+};                  // from here on it is slowed down and reclaimed from; 0: as its configuration says
+struct HoldLease {  // tasks with fence = lease are ended by the host itself when this moment has passed and no later one was named,
+  Duration until{0};  // whatever has become of the agent by then; Time.mono. See "Unreachable is not terminal"
+};
 struct KeepWarm {  // so many instances of each pool are to be ready; what is not named goes
   struct Pool {
     std::string name;  // the agent's own; equal names: equal instances
@@ -85,7 +88,7 @@ struct KeepWarm {  // so many instances of each pool are to be ready; what is no
 };
 struct HostActions {
   using Variant = std::variant<CarveSlice, EraseSlice, StartTask, SignalTask, ForgetTask, RunProbe, MeasureUsage, LimitRevocable,
-                               SqueezeSlice, KeepWarm>;
+                               SqueezeSlice, HoldLease, KeepWarm>;
 };
 using HostAction = OneOf<HostActions>;
 

@@ -122,6 +122,7 @@ struct TaskEnded {
   Duration cpu{0};
   Bytes mem_peak;
   Duration started{0}, ended{0};  // wall time, where the host knows it better than the moment of this event; 0: it does not
+  bool fenced = false;            // the host ended it, see HoldLease
 };
 struct HostTasks {  // the launcher (or its successor) is there: every task it or the exit log knows, running
   std::vector<TaskKey> running;
