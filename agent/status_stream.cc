@@ -48,9 +48,12 @@ Sequence StatusStreams::add(Turn& turn, const FrameworkId& framework, const Slic
   turn.record(StatusRecord{framework, Sequence(at), slice, status});
   if (is_terminal(status.state) && !more_follow) {
     s.released = std::max(s.released, at);
-  } else if (!flush_armed_) {
-    flush_armed_ = true;
-    turn.out.arm(timer_key(AgentTimer::kFlush), kHold);
+  } else {
+    const Duration wait = is_terminal(status.state) ? kGather : kHold;
+    if (flush_at_ < Duration(0) || turn.now.mono + wait < flush_at_) {
+      flush_at_ = turn.now.mono + wait;
+      turn.out.arm(timer_key(AgentTimer::kFlush), wait);
+    }
   }
   pump(turn, framework, s);
   return Sequence(at);
@@ -144,7 +147,7 @@ void StatusStreams::resend_due(Turn& turn, const FrameworkId& framework) {
 }
 
 void StatusStreams::flush_due(Turn& turn) {
-  flush_armed_ = false;
+  flush_at_ = Duration(-1);
   for (auto& [framework, s] : streams_) {
     s.released = s.last();
     pump(turn, framework, s);

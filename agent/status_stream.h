@@ -1,8 +1,8 @@
 // Status updates to frameworks: one sequenced, acknowledged stream per framework, resent until acknowledged.
 //
 // An entry is recorded in the checkpoint before it is sent. Terminal states leave at once, except where more tasks wait for their turn
-// in the slice (nobody waits for that word then); others wait kHold for the end of a short task, which then takes their place, so that
-// a task of a few milliseconds costs one message instead of two, and short ones in turn are told of several at a time. At most
+// in the slice (nobody waits for that word then, and the host tells several at a time: they gather); others wait kHold for the end of a
+// short task, which then takes their place, so that a task of a few milliseconds costs one message instead of two. At most
 // kWindow entries are under way; without progress for kResendEvery the stream goes back to the first unacknowledged one and
 // sends kProbe until an acknowledgement comes. An acknowledgement of nothing new sends it back at once: a gap was seen. An entry that was sent is never changed. Owned by the agent actor.
 #pragma once
@@ -20,7 +20,8 @@ class StatusStreams {
   static constexpr std::size_t kUnacknowledgedMax =
       400'000;  // of one framework; beyond, reports are dropped (Reconcile finds them)
   static constexpr std::uint64_t kWindow = 2'000, kProbe = 16;
-  static constexpr Duration kHold = milliseconds(5), kResendEvery = seconds(10), kGoBackEvery = milliseconds(100);
+  static constexpr Duration kHold = milliseconds(5), kGather = milliseconds(1), kResendEvery = seconds(10),
+                            kGoBackEvery = milliseconds(100);
   static constexpr Duration kKeep = std::chrono::hours(8 * 24);  // longer than the default failover_timeout
 
   explicit StatusStreams(AgentId agent) : agent_(std::move(agent)) {}
@@ -79,7 +80,7 @@ class StatusStreams {
   AgentId agent_;
   StreamId stream_;
   std::map<FrameworkId, Stream> streams_;
-  bool flush_armed_ = false;
+  Duration flush_at_{-1};  // -1: not armed
 };
 
 }  // namespace bourse

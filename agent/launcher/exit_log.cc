@@ -194,12 +194,16 @@ Result<> ExitLog::failed(const TaskKey& key, pid_t pid, std::string_view reason)
   return append("X " + key_word(key) + " " + std::string(reason) + "\n");
 }
 
-Result<> ExitLog::forget(const TaskKey& key) {
-  const auto it = tasks_.find(key);
-  if (it == tasks_.end()) return {};
-  by_pid_.erase(it->second.pid);
-  tasks_.erase(it);
-  return append("F " + key_word(key) + "\n");
+Result<> ExitLog::forget(const std::vector<TaskKey>& keys) {
+  std::string lines;
+  for (const TaskKey& key : keys) {
+    const auto it = tasks_.find(key);
+    if (it == tasks_.end()) continue;
+    by_pid_.erase(it->second.pid);
+    tasks_.erase(it);
+    lines += "F " + key_word(key) + "\n";
+  }
+  return lines.empty() ? Result<>() : append(lines);
 }
 
 // A line that cannot be read is passed over: it is what is left of a record that was cut short, and its writer was told.

@@ -75,7 +75,7 @@ class ExitLog {
   Result<> resources(const TaskKey& key, Duration cpu, bool out_of_memory, Bytes mem_peak);
   Result<> unknown(const TaskKey& key);
   Result<> failed(const TaskKey& key, pid_t pid, std::string_view reason);
-  Result<> forget(const TaskKey& key);
+  Result<> forget(const std::vector<TaskKey>& keys);
 
   // What others appended since; the tasks that ended by it.
   std::vector<TaskKey> read_new();

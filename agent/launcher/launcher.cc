@@ -35,10 +35,10 @@ constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
 constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
 constexpr std::int64_t kHalfStartedMs = 10'000;  // a child of a dead launcher that has not executed by then is killed
 constexpr int kPacketsPerTurn = 64;
-// A start is told so much later, or with the task's end: one wake-up of the agent for both. So is an end, as long as enough tasks wait
-// for their turn in the slice to keep it busy meanwhile.
-constexpr std::int64_t kHoldMs = 5;
-constexpr std::size_t kWaitingEnough = 4;
+// A start is told so much later, or with the task's end: one wake-up of the agent for both. As long as enough tasks wait for their turn
+// in the slice to keep it busy meanwhile, nobody is in a hurry: starts and ends are told so many milliseconds later, all together.
+constexpr std::int64_t kHoldMs = 5, kHoldBusyMs = 40;
+constexpr std::size_t kWaitingEnough = 8;
 
 std::int64_t now_ms() {
   struct timespec now {};
@@ -261,7 +261,7 @@ Result<> Launcher::loop() {
     if (!begun_.empty() || !held_.empty()) {
       std::int64_t due = begun_.empty() ? held_.front().due_ms : begun_.front().due_ms;
       if (!held_.empty()) due = std::min(due, held_.front().due_ms);
-      const auto left = static_cast<int>(std::clamp<std::int64_t>(due - now_ms(), 0, kHoldMs));
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(due - now_ms(), 0, kHoldBusyMs));
       wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
     }
     const int n = epoll_wait(epoll_, events, 32, wait_ms);
@@ -293,6 +293,7 @@ Result<> Launcher::loop() {
         if (const auto* task = log_->find(key); task && task->how == ExitLog::How::kRunning) not_known(key);
       }
     }
+    forget_all();
     tell_due();
     if (n <= 0 && work_ms_ >= 0) work();
   }
@@ -384,17 +385,27 @@ void Launcher::send_end(const TaskKey& key, const ExitLog::Task& task) {
              task.started_wall, task.ended_wall});
 }
 
+bool Launcher::no_hurry(const SliceId& slice) const { return turns_.waiting(slice) >= kWaitingEnough && agent_.open(); }
+
+void Launcher::hold_start(const Start& start, pid_t pid) {
+  const Begun one{now_ms() + (no_hurry(start.slice) ? kHoldBusyMs : kHoldMs), start.task, pid};
+  auto at = begun_.end();  // those that are in no hurry are few, and the last
+  while (at != begun_.begin() && std::prev(at)->due_ms > one.due_ms) --at;
+  begun_.insert(at, one);
+}
+
 void Launcher::tell(const TaskKey& key, const ExitLog::Task& task) {
-  const bool clear = clearing_.count(key) == 0;
+  const bool clear = clearing_.count(key) == 0, ended = task.how != ExitLog::How::kRunning;
+  const bool later = ended && clear && no_hurry(task.slice);
   const auto held = std::find_if(begun_.begin(), begun_.end(), [&](const Begun& one) { return one.task == key; });
   if (held != begun_.end() && clear) {
-    if (task.how != ExitLog::How::kRunning) send(StartedTask{key, held->pid});
+    if (ended && !later) send(StartedTask{key, held->pid});  // else the end says it all
     begun_.erase(held);
   }
-  if (task.how == ExitLog::How::kRunning) {
+  if (!ended) {
     send(StartedTask{key, task.pid});
-  } else if (clear && turns_.waiting(task.slice) >= kWaitingEnough && agent_.open()) {
-    held_.push_back({now_ms() + kHoldMs, key});
+  } else if (later) {
+    held_.push_back({now_ms() + kHoldBusyMs, key});
   } else if (clear) {
     tell_held();
     send_end(key, task);
@@ -513,7 +524,7 @@ void Launcher::begin(Start start) {
   turns_.enter(start.slice, start.task);
   log_->started(start.task, std::move(record));
   rebooted_ = false;
-  begun_.push_back({now_ms() + kHoldMs, start.task, launched.pid});
+  hold_start(start, launched.pid);
 }
 
 void Launcher::withdrawn(const Start& start, const std::string& why) { send(StartFailed{start.task, why, true}); }
@@ -610,7 +621,14 @@ void Launcher::handle(const Forget& forget) {
   const auto* task = log_->find(forget.task);
   // One whose end has not been told yet is told first, and forgotten when that is confirmed.
   if (!task || task->how == ExitLog::How::kRunning || clearing_.count(forget.task) != 0) return;
-  note(log_->forget(forget.task));
+  forgets_.push_back(forget.task);
+}
+
+// Those of one turn in one write. Until then they are only told again, should we die.
+void Launcher::forget_all() {
+  if (forgets_.empty()) return;
+  note(log_->forget(forgets_));
+  forgets_.clear();
   const std::int64_t before = log_->bytes();
   note(log_->tidy());
   if (log_->bytes() < before) log_has_grown();  // it was read to its end for that

@@ -54,6 +54,7 @@ class Launcher {
   Launched start_in_leaf(const Start& start, Launch& plan, LaunchFailed& failed);
   void handle(const Signal& signal);
   void handle(const Forget& forget);
+  void forget_all();
   void handle(const Measure&);
   void handle(const LimitLent& limit);
   void handle(const Squeeze& squeeze);
@@ -61,6 +62,8 @@ class Launcher {
   void begin(Start start);
   void next_in_turn(const SliceId& slice);
   void withdrawn(const Start& start, const std::string& why);
+  [[nodiscard]] bool no_hurry(const SliceId& slice) const;  // to hear of what starts and ends in it
+  void hold_start(const Start& start, pid_t pid);
   void tell_due();   // starts and ends that were held and are due
   void tell_held();  // ends
   void send_end(const TaskKey& key, const ExitLog::Task& task);
@@ -105,7 +108,8 @@ class Launcher {
     std::int64_t due_ms = 0;
     TaskKey task;
   };
-  std::deque<Held> held_;  // ends not told yet, oldest first: their slices have work enough
+  std::vector<TaskKey> forgets_;  // of this turn
+  std::deque<Held> held_;         // ends not told yet, oldest first: their slices have work enough
   Turns turns_;
   std::map<int, TaskKey> watched_;  // by pidfd
   std::map<TaskKey, int> pidfds_;   // of tasks that are not our children

@@ -131,7 +131,7 @@ const std::vector<ConfigKey>& config_keys() {
       {"batch", "slice_reuse", kFlag, "true",
        "Whether a slice is kept for the next job of the same user and shape instead of being given back."},
       {"batch", "slice_idle", kDuration, "2s", "Time that a kept slice may stay without a job.", 0, us(3600)},
-      {"batch", "launch_ahead", kDuration, "20ms",
+      {"batch", "launch_ahead", kDuration, "100ms",
        "How much work of short jobs may be sent to a kept slice while it is busy, to start there one after the other; 0 is none.",
        0, us(1)},
       {"batch", "slurm_commands", kFlag, "true",

@@ -24,7 +24,7 @@ struct BatchOptions {
   Duration max_time_limit = kNoLimit;
   Bytes default_mem_per_cpu;  // 0: not limited
   Duration slice_idle = seconds(2);
-  Duration launch_ahead = milliseconds(20);  // work that is sent to a slice behind what runs in it; 0: none. See batch_ahead.cc
+  Duration launch_ahead = milliseconds(100);  // work that is sent to a slice behind what runs in it; 0: none. See batch_ahead.cc
   Duration kill_grace = seconds(30);
   Duration recovery_wait = seconds(120);  // for agents that do not answer, after a restart
   std::uint32_t requeue_max = 3;          // times that a lost or preempted job is queued again by itself; 0: never

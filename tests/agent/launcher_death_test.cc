@@ -283,7 +283,7 @@ TEST_F(LauncherExitLog, IsRewrittenWhenLargeAndAKeeperFollowsToTheNewFile) {
     write(launcher::start_prefix(k, task.slice) + std::to_string(task.pid) + " 0" + launcher::start_suffix("t1"));
     log->started(k, task);
     ASSERT_TRUE(log->ended(k, 0, Duration(1), false, Bytes{1}));
-    ASSERT_TRUE(log->forget(k));
+    ASSERT_TRUE(log->forget({k}));
     const auto before = log->bytes();
     ASSERT_TRUE(log->tidy());
     shrank = shrank || log->bytes() < before;
