@@ -18,6 +18,7 @@ void Actions::clear() {  // keeps every capacity: a driver reuses one Actions fo
   host.clear();
   session.clear();
   replies.clear();
+  mails.clear();
   members.clear();
   hand_over = false;
   logs.clear();

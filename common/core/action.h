@@ -97,6 +97,13 @@ struct Reply {
   std::string payload;
 };  // to a framework's own client
 
+// To a person outside the cluster, by a program of the site's. At most once, and never waited for.
+struct Mail {
+  std::string to, subject, body;
+  std::vector<std::string> env;  // for that program
+  bool operator==(const Mail&) const = default;
+};
+
 // One master more, or one less, in the group that replicates the registry; answered by MemberChanged.
 struct ChangeMember {
   std::uint64_t tag = 0;
@@ -119,6 +126,7 @@ struct Actions {
   std::vector<HostAction> host;
   std::vector<SessionCommand> session;
   std::vector<Reply> replies;
+  std::vector<Mail> mails;
   std::vector<ChangeMember> members;
   bool hand_over = false;         // lead no more, where another master can
   std::vector<std::string> logs;  // one line each, "level=warn event=... key=value"

@@ -121,6 +121,9 @@ struct DemandLine {
   // How long what runs in a slice of it may take, the shortest of its kind; 0: not said. An agent that closes sooner (maintenance) is
   // not offered for it.
   Duration lasts = {};
+  // The operators' reservation that it is to come out of, and out of nothing else; "": of what is free, and of what is reserved for its
+  // role and not only for lines that name it.
+  std::string reservation = {};
   bool operator==(const DemandLine&) const = default;
 };
 
@@ -348,6 +351,15 @@ struct AgentFacts {
   Incarnation incarnation;
   bool degraded = false;
   Duration closes = {}, reopens = {};  // wall time: the next (or present) maintenance window; 0: none is known, or it has no end
+  struct Reserved {                    // by operators, for a role
+    std::string name;
+    RoleName role;
+    Duration start{0}, end{0};  // wall time; end 0: until it is released
+    bool named = false;         // only for demand that names it
+    bool whole = false;         // all of the agent, not a part
+    bool operator==(const Reserved&) const = default;
+  };
+  std::vector<Reserved> reserved = {};  // that have not ended, by start, then name
   bool operator==(const AgentFacts&) const = default;
 };
 // M->F with watch_agents. Version v+1 follows v; the first of a session has `snapshot` set on every chunk but the last of
@@ -369,7 +381,8 @@ struct ExplainQuery {
 };
 // Agents by reason; the counts add up to `agents`. Reason texts: misfit_text(), "offered to you", "offered to NAME",
 // "yours already", "in use", "unreachable", "cordoned", "draining", "declined recently", "role limit",
-// "closes before it would end", "reserved for ROLE", "kept for FRAMEWORK", "placement", "free". See "Explain".
+// "closes before it would end", "reserved before it would end", "not of its reservation", "its reservation has not begun",
+// "reserved for ROLE", "kept for FRAMEWORK", "placement", "free". See "Explain".
 struct ExplainReply {
   std::uint64_t tag = 0;
   Code code = Code::kOk;

@@ -15,7 +15,8 @@ static_assert(same(fb::DeclineReason::NoWork, DeclineReason::kNoWork) &&
 
 static Offset<fb::DemandLine> write(Builder& b, const DemandLine& line) {
   const auto shape = write(b, line.shape);
-  return fb::CreateDemandLine(b, line.id, shape, line.count, line.gang_min, line.priority, line.lasts.count());
+  const auto reservation = put(b, line.reservation);
+  return fb::CreateDemandLine(b, line.id, shape, line.count, line.gang_min, line.priority, line.lasts.count(), reservation);
 }
 
 static bool read(In& in, const fb::DemandLine& table, DemandLine& line) {
@@ -23,7 +24,8 @@ static bool read(In& in, const fb::DemandLine& table, DemandLine& line) {
   line.count = table.count();
   line.gang_min = table.gang_min();
   line.priority = table.priority();
-  return read_part(in, table.shape(), line.shape, "shape") && in.duration(table.lasts_us(), line.lasts, "lasts");
+  return read_part(in, table.shape(), line.shape, "shape") && in.duration(table.lasts_us(), line.lasts, "lasts") &&
+         in.optional_name(table.reservation(), line.reservation, "reservation");
 }
 
 static Offset<fb::Offer> write(Builder& b, const Offer& offer) {

@@ -8,12 +8,26 @@ static_assert(same(fb::AgentState::Up, State::kUp) && same(fb::AgentState::Unrea
               same(fb::AgentState::Draining, State::kDraining) && same(fb::AgentState::Cordoned, State::kCordoned) &&
               same(fb::AgentState::Removed, State::kRemoved) && same(fb::AgentState::MAX, State::kRemoved));
 
+static Offset<fb::ReservedPart> write(Builder& b, const AgentFacts::Reserved& part) {
+  const auto name = put(b, part.name);
+  const auto role = put(b, part.role);
+  return fb::CreateReservedPart(b, name, role, part.start.count(), part.end.count(), part.named, part.whole);
+}
+
+static bool read(In& in, const fb::ReservedPart& table, AgentFacts::Reserved& part) {
+  part.named = table.named();
+  part.whole = table.whole();
+  return in.name(table.name(), part.name, "name") && in.name(table.role(), part.role, "role") &&
+         in.duration(table.start_us(), part.start, "start") && in.duration(table.end_us(), part.end, "end");
+}
+
 static Offset<fb::AgentFacts> write(Builder& b, const AgentFacts& facts) {
   const auto agent = put(b, facts.agent);
   const auto total = put_resources(b, facts.total);
   const auto labels = put_map(b, facts.labels);
+  const auto reserved = put_list(b, facts.reserved);
   return fb::CreateAgentFacts(b, agent, static_cast<fb::AgentState>(facts.state), total, labels, facts.incarnation.value,
-                              facts.degraded, facts.closes.count(), facts.reopens.count());
+                              facts.degraded, facts.closes.count(), facts.reopens.count(), reserved);
 }
 
 static bool read(In& in, const fb::AgentFacts& table, AgentFacts& facts) {
@@ -21,7 +35,8 @@ static bool read(In& in, const fb::AgentFacts& table, AgentFacts& facts) {
   facts.degraded = table.degraded();
   return in.name(table.agent(), facts.agent, "agent") && in.enumerator(table.state(), facts.state, "state") &&
          read_part(in, table.total(), facts.total, "total") && in.map(table.labels(), facts.labels, "labels") &&
-         in.duration(table.closes_us(), facts.closes, "closes") && in.duration(table.reopens_us(), facts.reopens, "reopens");
+         in.duration(table.closes_us(), facts.closes, "closes") && in.duration(table.reopens_us(), facts.reopens, "reopens") &&
+         read_list(in, table.reserved(), facts.reserved, "reserved");
 }
 
 static Offset<fb::ExplainCount> write(Builder& b, const ExplainReply::Count& count) {

@@ -14,6 +14,7 @@ struct Driver::Impl {
     std::vector<SessionCommand> session;
     std::vector<Send> sends;
     std::vector<Reply> replies;
+    std::vector<Mail> mails;
     std::vector<PeerId> cut;
     std::vector<std::string> masters;
     std::vector<ChangeMember> members;
@@ -62,9 +63,11 @@ struct Driver::Impl {
 
   void execute() {
     const bool append = !actions.appends.empty() || !actions.compact.empty();
-    Held rest{std::move(actions.session), std::move(actions.sends),   std::move(actions.replies),
-              std::move(actions.cut),     std::move(actions.masters), std::move(actions.members),
-              std::move(actions.leader),  actions.reconnect,          actions.stop,
+    Held rest{std::move(actions.session), std::move(actions.sends),
+              std::move(actions.replies), std::move(actions.mails),
+              std::move(actions.cut),     std::move(actions.masters),
+              std::move(actions.members), std::move(actions.leader),
+              actions.reconnect,          actions.stop,
               actions.hand_over};
     std::vector<HostAction> host = std::move(actions.host);
     std::vector<Arm> arms = std::move(actions.arms);
@@ -162,6 +165,8 @@ struct Driver::Impl {
       if (hooks.send) hooks.send(send.to, send.message);
     for (Reply& reply : rest.replies)
       if (hooks.reply) hooks.reply(reply.to, std::move(reply.payload));
+    for (Mail& mail : rest.mails)
+      if (hooks.mail) hooks.mail(std::move(mail));
     for (const PeerId peer : rest.cut)
       if (hooks.cut) hooks.cut(peer);
     if (!rest.masters.empty() && hooks.masters) hooks.masters(rest.masters);

@@ -23,6 +23,7 @@ class Driver {
   struct Hooks {
     std::function<void(PeerId, const Message&)> send;  // cluster protocol, encoded by the hook's owner
     std::function<void(PeerId, std::string)> reply;    // a framework's own clients
+    std::function<void(Mail)> mail;                    // behind the step's records, as replies are
     std::function<void(PeerId)> cut;
     std::function<void(const std::string& leader)> reconnect;          // Actions::reconnect and leader
     std::function<void(const std::vector<std::string>& all)> masters;  // Actions::masters

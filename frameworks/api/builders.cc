@@ -30,6 +30,18 @@ int append_word(std::vector<T>& list, const char* word) {
   return 0;
 }
 
+template <class F>
+int with_line(bourse_demand* d, std::uint64_t number, F&& body) {
+  return with(d, [&] {
+    // The line is nearly always the one that was added just now.
+    const auto found =
+        std::find_if(d->value.lines.rbegin(), d->value.lines.rend(), [&](const DemandLine& l) { return l.id == number; });
+    if (found == d->value.lines.rend()) return BOURSE_E_NOT_FOUND + 0;
+    body(*found);
+    return 0;
+  });
+}
+
 std::string text_or_empty(const char* text) { return text ? text : ""; }
 
 }  // namespace
@@ -193,14 +205,12 @@ int bourse_demand_add(bourse_demand* d, uint64_t line, const bourse_shape* shape
 }
 int bourse_demand_lasts(bourse_demand* d, uint64_t line, int64_t lasts) {
   if (!d || lasts < 0) return BOURSE_E_INVALID;
-  return with(d, [&] {
-    // The line is nearly always the one that was added just now.
-    const auto found =
-        std::find_if(d->value.lines.rbegin(), d->value.lines.rend(), [&](const DemandLine& l) { return l.id == line; });
-    if (found == d->value.lines.rend()) return BOURSE_E_NOT_FOUND + 0;
-    found->lasts = Duration(lasts);
-    return 0;
-  });
+  return with_line(d, line, [&](DemandLine& found) { found.lasts = Duration(lasts); });
+}
+
+int bourse_demand_reservation(bourse_demand* d, uint64_t line, const char* name) {
+  if (!d || !name) return BOURSE_E_INVALID;
+  return with_line(d, line, [&](DemandLine& found) { found.reservation = name; });
 }
 
 // --- accept ----------------------------------------------------------------------------------------------------------

@@ -135,5 +135,14 @@ uint64_t bourse_agent_incarnation(const bourse_agent* a) { return a ? real(a)->i
 int32_t bourse_agent_degraded(const bourse_agent* a) { return a && real(a)->degraded ? 1 : 0; }
 int64_t bourse_agent_closes(const bourse_agent* a) { return a ? real(a)->closes.count() : 0; }
 int64_t bourse_agent_reopens(const bourse_agent* a) { return a ? real(a)->reopens.count() : 0; }
+int bourse_agent_reserved(const bourse_agent* a, size_t index, bourse_reserved* out) {
+  if (!a || !out || out->size < sizeof *out) return BOURSE_E_INVALID;
+  if (index >= real(a)->reserved.size()) return 0;
+  const AgentFacts::Reserved& r = real(a)->reserved[index];
+  out->name = r.name.c_str(), out->role = r.role.str().c_str();
+  out->start = r.start.count(), out->end = r.end.count();
+  out->named = r.named ? 1 : 0, out->whole = r.whole ? 1 : 0;
+  return 1;
+}
 
 }  // extern "C"

@@ -126,6 +126,9 @@ int c99_builds_everything(void) {
   OK(bourse_demand_lasts(demand, 1, 3600000000));
   IS(BOURSE_E_NOT_FOUND, bourse_demand_lasts(demand, 2, 3600000000));
   IS(BOURSE_E_INVALID, bourse_demand_lasts(demand, 1, -1));
+  OK(bourse_demand_reservation(demand, 1, "class-of-2026"));
+  IS(BOURSE_E_NOT_FOUND, bourse_demand_reservation(demand, 2, "class-of-2026"));
+  IS(BOURSE_E_INVALID, bourse_demand_reservation(demand, 1, NULL));
   OK(bourse_demand_wildcard(demand, 1));
   OK(bourse_demand_clear(demand));
   OK(bourse_demand_add(demand, 1, shape, 2, 2, -5));

@@ -234,6 +234,8 @@ std::vector<std::pair<std::string, Message>> samples() {
   DemandLine lasting{23, {}, 4};
   lasting.lasts = seconds(7200);
   add("Demand-lasts", Demand{Version(12), Sequence(4), false, {lasting}});
+  lasting.reservation = "class-of-2026";
+  add("Demand-reservation", Demand{Version(13), Sequence(4), false, {lasting}});
   Offer reserved_offer = offer;
   reserved_offer.reserved = "class-of-2026", reserved_offer.lasts = seconds(3600);
   add("Offers-reserved", Offers{{reserved_offer}});
@@ -296,6 +298,10 @@ std::vector<std::pair<std::string, Message>> samples() {
   add("AgentsUpdate", agents);
   agents.agents.back().closes = seconds(1'700'000'000), agents.agents.back().reopens = seconds(1'700'003'600);
   add("AgentsUpdate-maintenance", agents);
+  agents.agents.front().reserved = {
+      {"class-of-2026", RoleName("org/class"), seconds(1'700'000'000), seconds(1'700'003'600), true, false},
+      {"lab", RoleName("lab"), seconds(1'700'000'001), Duration(0), false, true}};
+  add("AgentsUpdate-reserved", agents);
   add("ExplainQuery", ExplainQuery{31, kBatch, 21});
   add("ExplainReply",
       ExplainReply{31, Code::kNotFound, 10, {{"cpus", 7}, {"in use", 3}}, "h7 lacks mem=4GiB", "10s ago", "1s ago", "2nd of 5"});
@@ -569,7 +575,13 @@ Body random_body(Rng& rng, std::size_t kind) {
       return Goodbye{flag()};
     case 8:
       return Demand{Version(number(rng)), Sequence(number(rng)), flag(), several(rng, [](Rng& r) {
-                      return DemandLine{number(r), random_shape(r), small(r), small(r), any_int(r), random_duration(r)};
+                      return DemandLine{number(r),
+                                        random_shape(r),
+                                        small(r),
+                                        small(r),
+                                        any_int(r),
+                                        random_duration(r),
+                                        r.chance(500) ? "" : random_name(r)};
                     })};
     case 9:
       return Offers{several(rng, [](Rng& r) {
@@ -643,10 +655,19 @@ Body random_body(Rng& rng, std::size_t kind) {
       return LaunchRefused{agent(), random_slice_id(rng), task(rng), code(), random_text(rng)};
     case 29:
       return AgentsUpdate{Version(number(rng)), flag(), flag(), several(rng, [](Rng& r) {
-                            return AgentFacts{AgentId(random_name(r)), pick(r, AgentFacts::State::kRemoved),
-                                              random_resources(r),     random_map(r),
-                                              Incarnation(number(r)),  r.chance(500),
-                                              random_duration(r),      random_duration(r)};
+                            return AgentFacts{AgentId(random_name(r)),
+                                              pick(r, AgentFacts::State::kRemoved),
+                                              random_resources(r),
+                                              random_map(r),
+                                              Incarnation(number(r)),
+                                              r.chance(500),
+                                              random_duration(r),
+                                              random_duration(r),
+                                              several(r, [](Rng& q) {
+                                                return AgentFacts::Reserved{random_name(q),     RoleName(random_name(q)),
+                                                                            random_duration(q), random_duration(q),
+                                                                            q.chance(500),      q.chance(500)};
+                                              })};
                           })};
     case 30:
       return ExplainQuery{number(rng), FrameworkId(flag() ? "" : random_name(rng)), number(rng)};

@@ -206,6 +206,16 @@ BOURSE_API int32_t bourse_agent_degraded(const bourse_agent* agent); /* isolatio
 /* [free] The next maintenance window of the agent, or the present one, as wall time. 0: none is known, or it has no end. */
 BOURSE_API int64_t bourse_agent_closes(const bourse_agent* agent);
 BOURSE_API int64_t bourse_agent_reopens(const bourse_agent* agent);
+typedef struct bourse_reserved { /* of an agent, by operators, for a role */
+  size_t size;                   /* set by you */
+  const char* name;
+  const char* role;
+  int64_t start, end; /* wall time; end 0: until it is released */
+  int32_t named;      /* only for demand that names it: bourse_demand_reservation */
+  int32_t whole;      /* all of the agent, not a part */
+} bourse_reserved;
+/* [free] Reservations of the agent that have not ended, by start. 1, or 0 past the end of the list. */
+BOURSE_API int bourse_agent_reserved(const bourse_agent* agent, size_t index, bourse_reserved* reserved);
 
 /* --- events ------------------------------------------------------------------------------------------------------------ */
 
@@ -573,6 +583,9 @@ BOURSE_API int bourse_demand_add(bourse_demand* demand, uint64_t line, const bou
 /* [free] How long the shortest work for this line takes at most: agents that close sooner are not offered for it. 0: not said.
  * NOT_FOUND: there is no such line. */
 BOURSE_API int bourse_demand_lasts(bourse_demand* demand, uint64_t line, int64_t lasts);
+/* [free] The operators' reservation that the line is to come out of, and out of nothing else. "": of what is free, and of what is
+ * reserved for your role and not only for lines that name it. NOT_FOUND: there is no such line. */
+BOURSE_API int bourse_demand_reservation(bourse_demand* demand, uint64_t line, const char* name);
 
 /* --- accept ---------------------------------------------------------------------------------------------------------------- */
 
