@@ -148,7 +148,7 @@ PROGS := \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
   bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
-  bourse-container:agent/container/container_main:$(LIBEXECDIR):container,launcher,core:-larchive,-lcrypto \
+  bourse-container:agent/container/container_main:$(LIBEXECDIR):container,launcher,core:-larchive,-lcrypto,-lseccomp \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \
   bourse-batch:frameworks/batch/main:$(SBINDIR):batch,policy,sim,world,wire,core:-lzmq,-lsqlite3,-lcrypto,$(B)/libbourse.so \
   bourse-console:frameworks/console/main:$(SBINDIR):console,cli,batch,world,wire,core:-lzmq,-lcrypto,-lmicrohttpd \

@@ -123,8 +123,8 @@ void WarmKeeper::balance() {
   Duration wait{-1};
   for (auto& [name, pool] : pools_) {
     while (have[name] < pool.count && making < kMakingMax) {
-      if (now < pool.not_before) {
-        wait = wait < Duration(0) ? pool.not_before - now : std::min(wait, pool.not_before - now);
+      if (const Duration due = std::max(pool.not_before, quiet_until_); now < due) {
+        wait = wait < Duration(0) ? due - now : std::min(wait, due - now);
         break;
       }
       if (auto made = make(name, pool); !made) {
@@ -134,7 +134,9 @@ void WarmKeeper::balance() {
       ++have[name], ++making;
     }
   }
-  if (wait >= Duration(0) && again_ == 0) {
+  if (wait >= Duration(0) && (again_ == 0 || now + wait < again_at_)) {
+    if (again_ != 0) reactor_.cancel(again_);
+    again_at_ = now + wait;
     again_ = reactor_.after(wait, [this] {
       again_ = 0;
       balance();
@@ -247,6 +249,7 @@ void WarmKeeper::claimed(const std::string& place) {
       shut(mine.input);
     });
     tell();
+    quiet_until_ = real_time().mono + kRefillAfter;
     return balance();
   }
 }

@@ -24,8 +24,9 @@ class WarmKeeper {
  public:
   static constexpr std::size_t kMakingMax = 2;
   static constexpr Duration kMakeWithin = seconds(120), kFailedFirst = seconds(10), kFailedMost = seconds(600);
-  static constexpr Duration kClaimWithin = seconds(10);  // one that was to be claimed and was not ends after this
-  static constexpr Duration kSweepAgain = seconds(3);    // what a dead agent kept may take a moment to end
+  static constexpr Duration kClaimWithin = seconds(10);       // one that was to be claimed and was not ends after this
+  static constexpr Duration kRefillAfter = milliseconds(50);  // a claim: the task that is about to start comes first
+  static constexpr Duration kSweepAgain = seconds(3);         // what a dead agent kept may take a moment to end
 
   using Post = std::function<void(WarmState)>;
   using MakeConfine = std::function<Result<launcher::Confine>(const TaskSpec&)>;
@@ -75,6 +76,7 @@ class WarmKeeper {
   std::map<std::uint64_t, Instance> instances_;
   std::uint64_t next_ = 1;
   Reactor::TimerId again_ = 0, sweeping_ = 0;
+  Duration again_at_{0}, quiet_until_{0};
   bool told_failure_ = false;
 };
 

@@ -1,33 +1,33 @@
 #include "agent/container/park.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+
+#include "agent/isolators/cgroup_files.h"
+#include "agent/launcher/confine.h"
+#include "common/core/hooks.h"
 
 namespace bourse::container {
 namespace {
 
 constexpr int kFailed = 125;
-constexpr std::size_t kMessageMax = 192 * 1024;  // bourse-wait's
-
-struct Claim {
-  std::uint32_t umask = 0, argc = 0, envc = 0, unused = 0;
-  std::uint64_t limits[RLIMIT_NLIMITS][2] = {};
-};
+constexpr const char* kFree = ".free";  // wait.c's
+constexpr int kAnswerMs = 2000;         // for a claimer to say that it is one
+constexpr int kEndMs = 2000;            // for the container to end by itself
 
 std::string why(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
 
@@ -39,30 +39,10 @@ bool address_of(const std::string& path, sockaddr_un& address) {
   return true;
 }
 
-// One message with descriptors 0 to 2 of `fds`, or without where there are none.
-bool send_message(int to, const std::string& bytes, const std::array<int, 3>* fds) {
-  char control[CMSG_SPACE(3 * sizeof(int))] = {};
-  iovec part{const_cast<char*>(bytes.data()), bytes.size()};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (fds != nullptr) {
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(3 * sizeof(int));
-    std::memcpy(CMSG_DATA(rights), fds->data(), 3 * sizeof(int));
-  }
-  return sendmsg(to, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
-}
-
-// With the descriptors that came, or the pid of who sent it. False: the other side is gone, or it is no such message.
-bool receive_message(int from, std::string& bytes, std::array<int, 3>* fds, pid_t* sender) {
-  bytes.resize(kMessageMax);
-  char control[256];
-  iovec part{bytes.data(), bytes.size()};
+// The first word of bourse-wait, and its pid. False: the other side is gone, or it said something else.
+bool hear_waiter(int from, pid_t* sender) {
+  char word[2] = {}, control[256];
+  iovec part{word, sizeof word};
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
@@ -70,25 +50,45 @@ bool receive_message(int from, std::string& bytes, std::array<int, 3>* fds, pid_
   header.msg_controllen = sizeof control;
   ssize_t size = 0;
   while ((size = recvmsg(from, &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {}
-  if (size <= 0 || (header.msg_flags & MSG_TRUNC) != 0) return false;
-  bytes.resize(static_cast<std::size_t>(size));
-  bool have_fds = false;
+  if (size != 1 || word[0] != 'R') return false;
   for (cmsghdr* each = CMSG_FIRSTHDR(&header); each != nullptr; each = CMSG_NXTHDR(&header, each)) {
-    if (each->cmsg_level != SOL_SOCKET) continue;
-    if (each->cmsg_type == SCM_RIGHTS && fds != nullptr && each->cmsg_len == CMSG_LEN(3 * sizeof(int))) {
-      std::memcpy(fds->data(), CMSG_DATA(each), 3 * sizeof(int));
-      have_fds = true;
-    }
-    if (each->cmsg_type == SCM_CREDENTIALS && sender != nullptr) {
-      ucred who{};
-      std::memcpy(&who, CMSG_DATA(each), sizeof who);
-      *sender = who.pid;
-    }
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_CREDENTIALS) continue;
+    ucred who{};
+    std::memcpy(&who, CMSG_DATA(each), sizeof who);
+    *sender = who.pid;
   }
-  return fds == nullptr || have_fds;
+  return *sender > 0;
 }
 
-int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+// What a claimer has to know, in a file that says by being there that the container is to be had: struct waiter of wait.c, and the filter
+// that the container's process has.
+Result<> offer(const std::string& path, pid_t inside) {
+  const std::vector<sock_filter> none;
+  const auto* filter = hooks::mutant("container.no_seccomp") ? &none : BOURSE_TRY(launcher::seccomp_filter());
+  const auto stat = cgroup::read_file("/proc/" + std::to_string(inside) + "/stat");
+  // Field 22 of proc(5)'s stat, counted from the last ')' as the command before it may hold anything.
+  std::size_t at = stat ? stat->rfind(')') : std::string::npos;
+  for (int field = 2; field < 22 && at != std::string::npos; ++field) at = stat->find(' ', at + 1);
+  if (at == std::string::npos) return Error(Code::kGone, "the container has ended");
+  const std::uint64_t started = std::strtoull(stat->c_str() + at, nullptr, 10);
+  const std::int32_t pid = inside;
+  const auto instructions = static_cast<std::uint32_t>(filter->size());
+  std::string out(reinterpret_cast<const char*>(&started), sizeof started);
+  out.append(reinterpret_cast<const char*>(&pid), sizeof pid);
+  out.append(reinterpret_cast<const char*>(&instructions), sizeof instructions);
+  if (!filter->empty()) out.append(reinterpret_cast<const char*>(filter->data()), filter->size() * sizeof(sock_filter));
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const bool written = fd >= 0 && write(fd, out.data(), out.size()) == static_cast<ssize_t>(out.size());
+  if (fd >= 0) close(fd);
+  return written ? Result<>() : errno_error("write " + path);
+}
+
+// Waits for the word of a claimer, who has removed the file by then. False: it has gone, or it was none.
+bool is_claimer(int peer) {
+  char word = 0;
+  pollfd said{peer, POLLIN, 0};
+  return poll(&said, 1, kAnswerMs) == 1 && recv(peer, &word, 1, 0) == 1 && word == 'C';
+}
 
 // The container goes with its directory; what is mounted there is seen by us alone and goes with us.
 [[noreturn]] void leave(pid_t child, const std::string& scratch, const std::string& socket, int code) {
@@ -102,44 +102,6 @@ int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128
                           error);  // the rest is busy until our mounts have gone: who keeps the pool removes it
   _exit(code);
 }
-
-// The groups that we are in, by each controller's tree.
-bool bring_into_own_groups(pid_t pid) {
-  std::ifstream own("/proc/self/cgroup");
-  std::string line;
-  bool all = true;
-  while (std::getline(own, line)) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
-    if (controllers.compare(0, 5, "name=") == 0) continue;
-    std::string mount = "/sys/fs/cgroup/" + controllers;
-    if (controllers.empty())
-      mount = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified";
-    if (access(mount.c_str(), F_OK) != 0) continue;
-    std::ofstream procs(mount + path + "/cgroup.procs");
-    procs << pid << std::flush;
-    all = all && procs.good();
-  }
-  return all;
-}
-
-// Raised from outside, where we may; what is to be lowered, bourse-wait does itself.
-void give_own_limits(pid_t pid, Claim& head) {
-  for (int resource = 0; resource < RLIMIT_NLIMITS; ++resource) {
-    struct rlimit limit {};
-    if (getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) continue;
-    (void)prlimit(pid, static_cast<__rlimit_resource>(resource), &limit, nullptr);
-    head.limits[resource][0] = limit.rlim_cur;
-    head.limits[resource][1] = limit.rlim_max;
-  }
-  std::ifstream own("/proc/self/oom_score_adj");
-  std::string score;
-  if (std::getline(own, score)) std::ofstream("/proc/" + std::to_string(pid) + "/oom_score_adj") << score;
-}
-
-pid_t g_inside = 0;
-void pass_on(int number) { kill(g_inside, number); }
 
 }  // namespace
 
@@ -182,94 +144,49 @@ void hold(const std::string& socket, const std::vector<std::string>& runtime, co
     _exit(kFailed);
   }
   close(channel[1]);
-  std::string bytes;
   pid_t inside = 0;
-  if (!receive_message(channel[0], bytes, nullptr, &inside) || bytes != "R" || inside <= 0)
-    fail("the container ended before it could wait for a task", child);
+  if (!hear_waiter(channel[0], &inside)) fail("the container ended before it could wait for a task", child);
+  const std::string free = socket + kFree;
+  if (auto offered = offer(free, inside); !offered) fail(offered.error().text(), child);
   std::printf("ready %d\n", inside);
   std::fflush(stdout);
   // Until somebody claims it, the end of our standard input is the end of it all.
+  bool kept = true;
   int claimer = -1;
-  std::array<int, 3> fds{-1, -1, -1};
   while (claimer < 0) {
-    pollfd wait[3] = {{0, POLLIN, 0}, {listener, POLLIN, 0}, {channel[0], POLLIN, 0}};
-    if (poll(wait, 3, -1) < 0) continue;
-    if ((wait[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
-      char byte = 0;
-      if (read(0, &byte, 1) <= 0) leave(child, scratch, socket, 0);
+    pollfd wait[3] = {{listener, POLLIN, 0}, {channel[0], POLLIN, 0}, {kept ? 0 : -1, POLLIN, 0}};
+    const int ready = poll(wait, 3, kept ? -1 : kAnswerMs);
+    if (ready < 0) continue;
+    if (wait[1].revents != 0) {
+      unlink(free.c_str());
+      fail("the container ended while it waited", child);
     }
-    if (wait[2].revents != 0) fail("the container ended while it waited", child);
-    if ((wait[1].revents & POLLIN) == 0) continue;
+    char byte = 0;
+    if ((wait[2].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && read(0, &byte, 1) <= 0) {
+      if (unlink(free.c_str()) == 0) leave(child, scratch, socket, 0);
+      kept = false;  // a claimer was quicker: it has yet to say so
+    } else if (ready == 0) {
+      leave(child, scratch, socket, 0);  // and never did
+    }
+    if ((wait[0].revents & POLLIN) == 0) continue;
     const int peer = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer < 0) continue;
-    const auto pid_bytes = std::string(reinterpret_cast<const char*>(&inside), sizeof inside);
-    if (send_message(peer, pid_bytes, nullptr) && receive_message(peer, bytes, &fds, nullptr)) {
+    if (peer >= 0 && is_claimer(peer)) {
       claimer = peer;
-    } else {
+    } else if (peer >= 0) {
       close(peer);
+      if (access(free.c_str(), F_OK) != 0) leave(child, scratch, socket, 0);  // it has ended half-way
     }
   }
   close(listener);
   unlink(socket.c_str());
-  if (!send_message(channel[0], bytes, &fds)) fail(why("claim"), child);
-  for (const int fd : fds) close(fd);
+  // Until the claimer ends, however it does: its task runs in there, and what that leaves ends with process 1.
+  for (pollfd wait[2] = {{claimer, POLLIN, 0}, {channel[0], POLLIN, 0}};
+       poll(wait, 2, -1) < 0 || (wait[0].revents == 0 && wait[1].revents == 0);) {}
   close(channel[0]);
-  // A claimer that is killed takes its container with it.
   const int ending = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
-  for (;;) {
-    int status = 0;
-    const pid_t ended = waitpid(child, &status, WNOHANG);
-    if (ended == child) {
-      const int code = exit_code(status);
-      send_message(claimer, std::string(reinterpret_cast<const char*>(&code), sizeof code), nullptr);
-      leave(0, scratch, socket, 0);
-    }
-    pollfd wait[2] = {{claimer, POLLIN, 0}, {ending, POLLIN, 0}};
-    if (poll(wait, 2, ending < 0 ? 50 : -1) > 0 && wait[0].revents != 0) leave(child, scratch, socket, 0);
-  }
-}
-
-std::string claim(const std::string& socket, const Wanted& wanted) {
-  sockaddr_un address;
-  if (!address_of(socket, address)) return socket + " is too long for a socket";
-  Claim head;
-  head.umask = wanted.umask;
-  head.argc = static_cast<std::uint32_t>(wanted.argv.size());
-  head.envc = static_cast<std::uint32_t>(wanted.env.size());
-  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
-  for (const auto* list : {&wanted.argv, &wanted.env})
-    for (const std::string& word : *list) bytes.append(word.c_str(), word.size() + 1);
-  if (wanted.argv.empty()) return "the image names the program";
-  if (bytes.size() > kMessageMax) return "argv and environment are larger than one message";
-  const int peer = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  if (peer < 0 || connect(peer, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) return why("connect");
-  std::string pid_bytes;
-  pid_t inside = 0;
-  if (!receive_message(peer, pid_bytes, nullptr, nullptr) || pid_bytes.size() != sizeof inside) return "it has gone";
-  std::memcpy(&inside, pid_bytes.data(), sizeof inside);
-  if (!bring_into_own_groups(inside)) {
-    close(peer);
-    kill(inside, SIGKILL);  // it may be in some of them: nobody else may have it now
-    return "it cannot be brought into the task's cgroups";
-  }
-  give_own_limits(inside, head);
-  std::memcpy(bytes.data(), &head, sizeof head);
-  g_inside = inside;
-  struct sigaction action {};
-  action.sa_handler = pass_on;
-  action.sa_flags = SA_RESTART;
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH})
-    sigaction(number, &action, nullptr);
-  const std::array<int, 3> stdio = {0, 1, 2};
-  if (!send_message(peer, bytes, &stdio)) {
-    kill(inside, SIGKILL);
-    return why("claim");
-  }
-  std::string answer;
-  int code = kFailed;
-  if (receive_message(peer, answer, nullptr, nullptr) && answer.size() == sizeof code)
-    std::memcpy(&code, answer.data(), sizeof code);
-  _exit(code);
+  pollfd end{ending, POLLIN, 0};
+  if (ending >= 0) (void)poll(&end, 1, kEndMs);
+  leave(child, scratch, socket, 0);
 }
 
 }  // namespace bourse::container

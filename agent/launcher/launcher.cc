@@ -547,7 +547,10 @@ Result<> Launcher::into_container(Start& start, Launch& plan) {
   const std::string directory = BOURSE_TRY(scratch_->make(task, 0, 0));
   std::vector<std::string> words = container_command(programs_, options_.state_dir, directory, start.spec, plan.confine,
                                                      joined(plan.groups), start.device_nodes);
-  if (!start.warm.empty()) words.insert(words.end(), {"--warm", start.warm});
+  if (!start.warm.empty() && !hooks::mutant("container.never_warm")) {
+    words.front() = programs_ + "bourse-wait";  // which becomes the other where nothing waits
+    words.insert(words.end(), {"--warm", start.warm});
+  }
   words.emplace_back("--");
   words.insert(words.end(), start.spec.argv.begin(), start.spec.argv.end());
   start.spec.argv = std::move(words);

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <vector>
 
 #include "agent/warm_keeper.h"
 #include "common/world/spawn.h"
@@ -109,7 +111,8 @@ TEST_F(WarmContainer, ATaskRunsInItAsIfItHadBeenMadeForIt) {
   ASSERT_TRUE(ready(1)) << read_text(state_dir_ + "/warm.log");
   EXPECT_GT(state_.ready[0].mem.value, 0);
   TaskSpec spec = container(
-      "cat /etc/image-name; pwd; id -u; id -g; echo $$; umask; echo \"$WHO it is\"; echo here > made; ls /.bourse-wait; exit 5");
+      "cat /etc/image-name; pwd; id -u; id -g; echo $(($$ < 100)); umask; echo \"$WHO it is\"; echo here > made; ls /.bourse-wait; "
+      "exit 5");
   spec.umask = 027;
   spec.env.push_back("WHO=Ada");
   const std::string place = state_.ready[0].place;
@@ -146,6 +149,66 @@ TEST_F(WarmContainer, ItsTaskIsInTheGroupsOfItsSliceWithTheTasksLimits) {
   EXPECT_TRUE(eventually([&] { return !alive(inside); }));
   keep(0);
   EXPECT_TRUE(turned([&] { return holders() == 0; }));
+}
+
+// Who makes a container's process is another program each time; what the task sees of itself must not tell which.
+TEST_F(WarmContainer, ATaskHasTheRightsThatItWouldHaveInAColdOne) {
+  for (const bool root : {false, true}) {
+    SCOPED_TRACE(root);
+    TaskSpec spec = container(
+        "busybox grep -E 'NoNewPrivs|Cap|Seccomp:|Groups|Uid|Gid|Umask|Sig' /proc/self/status; cat /proc/self/limits "
+        "/proc/self/cgroup; "
+        "pwd; busybox tail -n +2 /proc/mounts | busybox cut -d' ' -f2-4 | busybox sort; busybox env | busybox sort; "
+        "busybox mount -t tmpfs x /mnt 2>&1 | busybox tail -c 24; "
+        "echo $(ls -l /proc/self/fd | busybox wc -l) files; set -- $(cat /proc/self/stat); [ $6 -lt 100 ] && echo session of its "
+        "own");
+    spec.env.push_back("WHO=Ada");
+    spec.rlimits = {{7, 77, 99}};
+    spec.umask = 027;
+    if (root) spec.uid = spec.gid = 0;
+    launcher::Confine confine;
+    confine.capabilities = launcher::usual_capabilities();
+    const SliceId slice = prepare();
+    KeepWarm wanted;
+    wanted.pools = {{"pool", spec, 1}};
+    warm_->keep(wanted);
+    ASSERT_TRUE(ready(1)) << read_text(state_dir_ + "/warm.log");
+    std::string told[2];
+    for (const bool warm : {false, true}) {
+      const TaskKey task = new_task();
+      const std::string place = warm ? state_.ready[0].place : std::string();
+      send(launcher::Start{task, slice, spec, confine, {}, {}, place});
+      EXPECT_EQ(end_of(task).wait_status, 0);
+      told[warm ? 1 : 0] = out();
+      fs::remove(work_ + "/out");
+    }
+    EXPECT_TRUE(contains(told[0], "NoNewPrivs:\t1")) << told[0];
+    EXPECT_TRUE(contains(told[0], "\nWHO=Ada\n")) << told[0];
+    const auto lines = [](const std::string& text) {
+      std::vector<std::string> out;
+      std::istringstream in(text);
+      for (std::string line; std::getline(in, line);)
+        if (!contains(line, "/.bourse-wait")) out.push_back(line);
+      return out;
+    };
+    EXPECT_EQ(lines(told[1]), lines(told[0]));
+    keep(0);
+    ASSERT_TRUE(turned([&] { return holders() == 0; }));
+  }
+}
+
+TEST_F(WarmContainer, ATaskGetsSignalsAndWhatItLeavesEndsWithIt) {
+  keep(1);
+  ASSERT_TRUE(ready(1)) << read_text(state_dir_ + "/warm.log");
+  const TaskKey task = start_in(state_.ready[0].place, prepare(),
+                                container("trap 'exit 9' TERM; sleep 975 & echo ready; while :; do sleep 0.01; done"));
+  ASSERT_TRUE(turned([&] { return contains(out(), "ready"); })) << out();
+  send(launcher::Signal{task, SIGTERM, false});
+  EXPECT_EQ(end_of(task).wait_status, 9 << 8);
+  keep(0);
+  EXPECT_TRUE(turned([&] { return holders() == 0 && directories() == 0; }));
+  for (const auto& entry : fs::directory_iterator("/proc"))
+    EXPECT_FALSE(contains(read_text(entry.path().string() + "/cmdline"), std::string("sleep") + '\0' + "975")) << entry.path();
 }
 
 TEST_F(WarmContainer, ATaskOutlivesWhoKeptItsContainerAndOneThatWaitsDoesNot) {
