@@ -146,7 +146,7 @@ PROGS := \
   bourse-master:master/main:$(SBINDIR):master,policy,world,wire,core:-lzmq,-lcrypto,-lraft \
   bourse-agent:agent/main:$(SBINDIR):agent,launcher,world,wire,core:-lzmq,-lcrypto,-lseccomp \
   bourse-helper:agent/helper/main:$(LIBEXECDIR):agent,microvm,world,wire,core:-lhwloc,-lcrypto \
-  bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,wire,core:-lseccomp \
+  bourse-launcher:agent/launcher/main:$(LIBEXECDIR):launcher,world,wire,core:-lseccomp,-lcrypto \
   bourse-init:agent/launcher/init/init_main:$(LIBEXECDIR):core: \
   bourse-container:agent/container/container_main:$(LIBEXECDIR):container,launcher,core:-larchive,-lcrypto,-lseccomp \
   bourse-microvm:agent/microvm/microvm_main:$(LIBEXECDIR):microvm,launcher,world,wire,core: \

@@ -146,6 +146,7 @@ struct Host::Impl {
     SpawnOptions spawn_options;
     spawn_options.argv = {options.launcher, "--keeper", "--state", options.state_dir, "--cgroup-root", options.cgroup_root};
     if (!options.isolation) spawn_options.argv.emplace_back("--no-isolation");
+    if (!options.identity.empty()) spawn_options.argv.insert(spawn_options.argv.end(), {"--identity", options.identity});
     spawn_options.stdout_path = spawn_options.stderr_path = options.state_dir + "/launcher.log";
     spawn_options.directory = "/";
     spawn_options.own_session = true;
@@ -295,7 +296,10 @@ struct Host::Impl {
     hooks::crash_point("agent.after_append");
     auto confine = confine_of(a.spec, options.limits);
     if (!confine) return post(TaskStartFailed{a.task, confine.error().text(), false});
-    launcher::Start start{a.task, a.slice, a.spec, *confine, a.device_nodes, a.hypervisor, a.warm};
+    launcher::Start start{a.task,   a.slice,         a.spec,
+                          *confine, a.device_nodes,  a.hypervisor,
+                          a.warm,   a.own_variables, static_cast<std::uint32_t>(a.replaced.size())};
+    start.spec.env.insert(start.spec.env.end() - a.own_variables, a.replaced.begin(), a.replaced.end());
     if (auto user = known_user(start.spec); !user) return post(TaskStartFailed{a.task, user.error().text(), false});
     if (auto resolved = artifacts.resolve(start.spec); !resolved)
       return post(TaskStartFailed{a.task, resolved.error().text(), false});

@@ -30,6 +30,7 @@ struct HostOptions {
   std::string launcher;  // path of bourse-launcher
   std::string cgroup_root = "bourse";
   bool isolation = true;
+  std::string identity;  // file that says what proof the launcher asks for; "": none
   IsolationOptions limits;
   Bytes artifacts_max = ArtifactStore::kBytesMax;
 };

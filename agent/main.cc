@@ -95,6 +95,15 @@ Result<std::unique_ptr<Prober>> make_prober(Reactor& reactor, const Config& conf
   return prober;
 }
 
+// What the launcher asks of tasks' users: agent.identity, else launcher.conf beside the configuration, where there is one. A file that is
+// named and not there is the launcher's to complain about: it then starts nothing.
+std::string identity_file(const Config& config, const std::string& config_path) {
+  std::string named = config.text("agent", "identity");
+  if (!named.empty() || config_path.empty()) return named;
+  std::string beside = directory_of(config_path) + "/launcher.conf";
+  return access(beside.c_str(), F_OK) == 0 ? beside : std::string();
+}
+
 struct World {
   Reactor reactor;
   Context context;
@@ -227,6 +236,7 @@ Result<> run(Program& program, const std::string& id_option) {
       host.launcher = own_directory() + "/../libexec/bourse/bourse-launcher";
     host.cgroup_root = config.text("agent", "cgroup_root");
     host.isolation = config.text("agent", "isolation") != "off";
+    host.identity = identity_file(config, program.config_path());
     host.limits = BOURSE_TRY(read_isolation(config));
     w.executor = BOURSE_TRY(Host::make(w.reactor, std::move(host), std::move(prober), post, [&w] {
       std::vector<SliceId> known;

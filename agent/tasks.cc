@@ -105,7 +105,8 @@ void TaskTable::launch(Turn& turn, const Launch& message) {
   if (ready) start(turn, task);
 }
 
-void TaskTable::add_environment(const Turn& turn, const Task& task, TaskSpec& spec) const {
+void TaskTable::add_environment(const Turn& turn, const Task& task, StartTask& start) const {
+  TaskSpec& spec = start.spec;
   std::vector<std::pair<std::string, std::string>> ours = {
       {"BOURSE_TASK_ID", task.key.task.str()}, {"BOURSE_FRAMEWORK", task.key.framework.str()}, {"BOURSE_AGENT", agent_.str()},
       {"BOURSE_SLICE", to_text(task.slice)},   {"BOURSE_CLUSTER", turn.session.cluster()},     {"TRACEPARENT", spec.trace},
@@ -128,11 +129,17 @@ void TaskTable::add_environment(const Turn& turn, const Task& task, TaskSpec& sp
   std::erase_if(spec.env, [&](const std::string& variable) {
     if (variable.empty()) return false;
     const std::string_view name = std::string_view(variable).substr(0, variable.find('='));
-    return std::any_of(ours.begin(), ours.end(),
-                       [&](const auto& one) { return name == one.first && !(one.second.empty() && name == "TRACEPARENT"); });
+    const bool goes = std::any_of(ours.begin(), ours.end(), [&](const auto& one) {
+      return name == one.first && !(one.second.empty() && name == "TRACEPARENT");
+    });
+    if (goes) start.replaced.push_back(variable);
+    return goes;
   });
-  for (const auto& [name, value] : ours)
-    if (!value.empty()) spec.env.push_back(name + "=" + value);
+  for (const auto& [name, value] : ours) {
+    if (value.empty()) continue;
+    spec.env.push_back(name + "=" + value);
+    ++start.own_variables;
+  }
 }
 
 void TaskTable::start(Turn& turn, Task& task) {
@@ -153,11 +160,11 @@ void TaskTable::start(Turn& turn, Task& task) {
   task.in_turn = task.spec->in_turn;
   TaskSpec spec = std::move(*task.spec);  // asked for again, it comes from the payload
   task.spec.reset();
-  add_environment(turn, task, spec);
+  StartTask start{task.key, task.slice, std::move(spec)};
+  add_environment(turn, task, start);
   const SliceTable::Slice* slice = slices_.find(task.slice);
   if (slice != nullptr && !hooks::mutant("agent.no_memory_lock"))
-    raise_memory_lock(spec, slices_.inventory().memory_lock(slice->spec));
-  StartTask start{task.key, task.slice, std::move(spec)};
+    raise_memory_lock(start.spec, slices_.inventory().memory_lock(slice->spec));
   if (start.spec.kind == TaskKind::kContainer && slice != nullptr)
     start.device_nodes = slices_.inventory().device_nodes(slice->spec);
   // Its devices are not known ahead. One that was asked for before runs, or it does not: only the host knows, and it is not counted twice.

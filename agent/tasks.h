@@ -124,7 +124,7 @@ class TaskTable {
   void acknowledged(Task& task);
   void remember_never(const TaskKey& key);
   [[nodiscard]] TaskStatus status_of(const Task& task, TaskState state) const;
-  void add_environment(const Turn& turn, const Task& task, TaskSpec& spec) const;
+  void add_environment(const Turn& turn, const Task& task, StartTask& start) const;
 
   AgentId agent_;
   Duration default_grace_;

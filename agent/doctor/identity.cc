@@ -3,7 +3,27 @@
 
 namespace bourse::doctor {
 
+namespace {
+
+// What the launcher asks of tasks' users; the usual place only. See bourse-launcher(8).
+void launcher_rules(const Host& host, Report& report) {
+  constexpr const char* kRules = "/etc/bourse/launcher.conf";
+  const auto mode = host.files.mode(kRules);
+  if (!mode) return;  // the default: a framework's word is taken
+  if (mode->uid != 0 || (mode->bits & 0022U) != 0) {
+    report.add("launcher.conf", Level::kError, mode->uid != 0 ? "uid " + std::to_string(mode->uid) : "writable",
+               "Others than root can change what proof a task's user needs, so the launcher does not read it: no task is started.",
+               std::string("chown root:root ") + kRules + " && chmod go-w " + kRules);
+    return;
+  }
+  report.add("launcher.conf", Level::kOk, "present",
+             "The launcher asks for proof of users as this file says, and only root can change it.");
+}
+
+}  // namespace
+
 void identity(const Host& host, Report report) {
+  launcher_rules(host, report);
   constexpr const char* kSocket = "/run/munge/munge.socket.2";
   constexpr const char* kKey = "/etc/munge/munge.key";
   const bool socket = host.files.exists(kSocket), runs = !host.files.processes("munged").empty();

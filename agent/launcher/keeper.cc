@@ -50,6 +50,7 @@ struct Command {
         std::to_string(o.inherited.listener) + "," + std::to_string(o.inherited.lock) + "," + std::to_string(o.inherited.nudge);
     argv = {"bourse-launcher", "--state", o.state_dir.c_str(), "--cgroup-root", o.cgroup_root.c_str()};
     if (!o.isolation) argv.push_back("--no-isolation");
+    if (!o.identity.empty()) argv.insert(argv.end(), {"--identity", o.identity.c_str()});
     if (keeper) argv.push_back("--keeper");
     argv.push_back("--inherit");
     argv.push_back(inherit.c_str());

@@ -37,7 +37,8 @@ struct Options {
   std::string state_dir;
   std::string cgroup_root = "bourse";
   bool isolation = true;
-  Inherited inherited;  // given by the parent, or by the process itself before it became the keeper
+  std::string identity;  // file that says what proof of its user a task needs; "": none
+  Inherited inherited;   // given by the parent, or by the process itself before it became the keeper
 };
 
 // Returns the exit status of the process. kOk at once where another keeper or launcher serves this directory already.

@@ -24,6 +24,7 @@
 #include "agent/launcher/container_command.h"
 #include "agent/launcher/init.h"
 #include "common/core/hooks.h"
+#include "common/world/log.h"
 
 namespace bourse::launcher {
 
@@ -110,7 +111,8 @@ Duration cpu_of(const struct rusage& used) {
 
 }  // namespace
 
-Launcher::Launcher(Options options) : options_(std::move(options)) {}
+Launcher::Launcher(Options options)
+    : options_(std::move(options)), proofs_(options_.identity, options_.state_dir + "/artifacts/") {}
 
 Launcher::~Launcher() {
   for (const auto& [fd, key] : watched_) close(fd);
@@ -481,6 +483,16 @@ void Launcher::handle(Start start) {
   if (!privileged_ && (start.spec.uid != geteuid())) {
     return fail("the launcher does not run as root and cannot start tasks of uid " + std::to_string(start.spec.uid));
   }
+  if (auto proven = proofs_.check(start, wall_now()); !proven) {
+    log_event(LogLevel::kWarn, "task_refused",
+              {{"task", start.task.task.str()},
+               {"framework", start.task.framework.str()},
+               {"user", start.spec.user},
+               {"uid", std::to_string(start.spec.uid)},
+               {"reason", proven.error().text()}});
+    return fail(proven.error().text());
+  }
+  Proofs::settle_environment(start);
   auto waits = turns_.wait(start);
   if (!waits) return fail(waits.error().text());
   if (!*waits) begin(std::move(start));

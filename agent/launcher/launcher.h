@@ -19,6 +19,7 @@
 #include "agent/launcher/child.h"
 #include "agent/launcher/exit_log.h"
 #include "agent/launcher/keeper.h"
+#include "agent/launcher/proofs.h"
 #include "agent/launcher/scratch.h"
 #include "agent/launcher/turns.h"
 #include "agent/launcher/users.h"
@@ -86,6 +87,7 @@ class Launcher {
   std::unique_ptr<Isolator> isolator_;
   std::unique_ptr<ExitLog> log_;
   Users users_;
+  Proofs proofs_;
   std::unique_ptr<Scratch> scratch_;
   std::string programs_;  // directory of our own program, and of those that go with it
   Channel agent_;

@@ -13,15 +13,17 @@
 #include "agent/launcher/keeper.h"
 #include "agent/launcher/launcher.h"
 #include "common/core/hooks.h"
+#include "common/world/log.h"
 
 namespace {
 
 constexpr const char* kUsage =
-    "usage: bourse-launcher --state DIR [--cgroup-root NAME] [--no-isolation] [--keeper]\n"
+    "usage: bourse-launcher --state DIR [--cgroup-root NAME] [--no-isolation] [--identity FILE] [--keeper]\n"
     "Starts tasks for bourse-agent. The agent runs it as: bourse-launcher --keeper --state DIR\n"
     "  --state DIR         where launcher.sock and the exit log are\n"
     "  --cgroup-root NAME  sub-group for all slices (default bourse)\n"
     "  --no-isolation      do not use cgroups\n"
+    "  --identity FILE     what proof of its user a task needs\n"
     "  --keeper            be the parent of a launcher, and start it again when it ends\n";
 
 bool parse_inherited(std::string_view text, bourse::launcher::Inherited& out) {
@@ -54,6 +56,7 @@ void settle() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bourse::log_init("bourse-launcher", bourse::LogLevel::kInfo);
   bourse::launcher::Options options;
   bool keeper = false;
   for (int i = 1; i < argc; ++i) {
@@ -69,6 +72,8 @@ int main(int argc, char** argv) {
       options.state_dir = argv[++i];
     } else if (word == "--cgroup-root" && more) {
       options.cgroup_root = argv[++i];
+    } else if (word == "--identity" && more) {
+      options.identity = argv[++i];
     } else if (word == "--inherit" && more) {
       if (!parse_inherited(argv[++i], options.inherited)) return usage("--inherit is for its own use");
     } else if (word == "--no-isolation") {

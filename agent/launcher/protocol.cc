@@ -157,6 +157,7 @@ struct Encoder {
     for (const auto& node : p.device_nodes) out += " dev=" + node;
     if (!p.hypervisor.empty()) out += " vm=" + p.hypervisor;
     if (!p.warm.empty()) out += " warm=" + p.warm;
+    if (p.own_variables != 0) out += " own=" + std::to_string(p.own_variables) + "," + std::to_string(p.replaced);
     return out + "\n" + wire::encode_task(p.spec);
   }
   std::string operator()(const Signal& p) const {
@@ -312,6 +313,14 @@ Result<Packet> decode(std::string_view bytes) {
         p.hypervisor = word.substr(3);
       } else if (word.compare(0, 5, "warm=") == 0) {
         p.warm = word.substr(5);
+      } else if (word.compare(0, 4, "own=") == 0) {
+        const auto comma = word.find(',');
+        const auto own = number<std::uint32_t>(word.substr(4, comma == std::string_view::npos ? comma : comma - 4));
+        const auto replaced =
+            comma == std::string_view::npos ? std::optional<std::uint32_t>(0) : number<std::uint32_t>(word.substr(comma + 1));
+        if (!own || !replaced) return malformed(kind);
+        p.own_variables = *own;
+        p.replaced = *replaced;
       } else {
         BOURSE_TRY(read_word(p.confine, word));
       }
@@ -320,6 +329,7 @@ Result<Packet> decode(std::string_view bytes) {
     auto spec = wire::decode_task(rest);
     if (!spec) return std::move(spec).error().add("launcher packet: start");
     p.spec = *std::move(spec);
+    if (std::uint64_t{p.own_variables} + p.replaced > p.spec.env.size()) return malformed(kind);
     return Packet(std::move(p));
   }
   if (!rest.empty()) return malformed(kind);  // only those above have more than a line

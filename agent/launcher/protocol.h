@@ -57,6 +57,8 @@ struct Start {
   std::vector<std::string> device_nodes{};  // for a container's /dev
   std::string hypervisor{};                 // of a virtual machine: libvirt's URI
   std::string warm{};                       // where a warm container waits for it
+  // spec.env is the user's variables, then so many of them that are not to be, then the agent's own in their place. See "User identity".
+  std::uint32_t own_variables = 0, replaced = 0;
 };  // -> StartedTask or StartFailed; artifacts already resolved to paths. spec.in_turn: waits, see turns.h
 struct Signal {
   TaskKey task;

@@ -19,6 +19,7 @@ const std::vector<ConfigKey>& config_keys() {
       {"cluster", "server_key", kText, "",
        "File with the master's public key (its .pub); empty means DIR/master.pub in the key directory."},
       {"cluster", "keys", kText, "", "Directory of the keys that are allowed, one IDENTITY.pub each; empty means the usual place."},
+      {"cluster", "munge_socket", kText, "", "Socket of munged for submit and batch; empty means its usual one."},
 
       {"master", "listen", kText, "tcp://127.0.0.1:7400", "Endpoint on which the master serves agents, frameworks and tools."},
       {"master", "readers", kText, "",
@@ -82,6 +83,10 @@ const std::vector<ConfigKey>& config_keys() {
       {"agent", "executor", kText, "real",
        "Whether tasks are really started (real) or only pretended to run (mock), for tests of scale.", 0, INT64_MAX, "real|mock"},
       {"agent", "launcher", kText, "", "Path of bourse-launcher; empty means the one installed with the agent."},
+      {"agent", "identity", kText, "",
+       "File of root's that says what proof of its user a task needs, see bourse-launcher(8); empty means launcher.conf beside "
+       "bourse.conf, "
+       "where there is one."},
       {"agent", "kill_grace", kDuration, "30s", "Time between SIGTERM and SIGKILL where a task does not say its own.", 0, kDay},
       {"agent", "max_pids", kInteger, "32768", "Most processes and threads that one slice may have.", 1, 4'194'304},
       {"agent", "memory_high", kInteger, "0",
@@ -128,6 +133,13 @@ const std::vector<ConfigKey>& config_keys() {
       {"batch", "state", kText, "", "Directory of the job queue and accounting database; empty means the usual place."},
       {"batch", "role", kText, "batch", "Role, that is the account, in whose name the batch framework asks for resources."},
       {"batch", "framework", kText, "batch", "Name under which the batch framework registers with the master."},
+      {"batch", "identity", kText, "local",
+       "How a job's user is proven: by the local socket alone (local), by a MUNGE credential that submit brings (munge), or by our "
+       "signature "
+       "for what the local socket says (signed).",
+       0, INT64_MAX, "local|munge|signed"},
+      {"batch", "signing_key", kText, "",
+       "File of the key that batch signs with, made by bourse key sign; empty means batch.sign in the key directory."},
       {"batch", "slice_reuse", kFlag, "true",
        "Whether a slice is kept for the next job of the same user and shape instead of being given back."},
       {"batch", "slice_idle", kDuration, "2s", "Time that a kept slice may stay without a job.", 0, us(3600)},

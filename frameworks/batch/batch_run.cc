@@ -663,6 +663,7 @@ void Batch::launch(Job& job, Run& run) {
   if (!spec.vm.empty()) task.kind = TaskKind::kMicroVm, task.image = spec.vm;
   if (!spec.container.empty()) task.kind = TaskKind::kContainer, task.image = spec.container;
   task.mounts = spec.container_mounts, task.isolate = spec.isolate;
+  task.credential = spec.credential;
   if (job.script != nullptr && !program) task.artifacts.push_back({"script", job.script->digest, job.script->bytes, {}});
   task.time_limit = run.limit;
   task.kill_grace = options_.kill_grace;

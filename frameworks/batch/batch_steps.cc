@@ -118,6 +118,7 @@ void Batch::start_step(const Asker& asker, std::uint64_t number, std::size_t nod
   task.user = spec->user, task.uid = static_cast<std::uint32_t>(spec->uid), task.gid = static_cast<std::uint32_t>(spec->gid);
   task.argv = request.argv;
   task.env = request.env;
+  task.credential = request.credential;
   // Where it is differs from where the command that asked for it is.
   const std::vector<std::pair<std::string, std::string>> here = {{"SLURMD_NODENAME=", run.agents[node].str()},
                                                                  {"SLURM_NODEID=", std::to_string(node)},

@@ -123,6 +123,7 @@ struct JobSpec {
   std::string container;                      // image; "": none
   std::vector<std::string> container_mounts;  // "SOURCE[:TARGET[:ro]]"
   std::vector<std::string> isolate;           // words of TaskSpec::isolate
+  std::string credential;                     // of its user for this job, see proof.h; "": none
 
   // How much.
   std::uint32_t nodes_min = 0, nodes_max = 0;

@@ -21,6 +21,7 @@
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/options.h"
 #include "frameworks/batch/peek.h"
+#include "frameworks/batch/proof.h"
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
 #include "frameworks/batch/tool_sockets.h"
@@ -40,8 +41,17 @@ struct World {
   std::unique_ptr<Batch> batch;
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionBridge> session;
+  ProofGate gate;
   ToolSockets tools{reactor};
 };
+
+std::string refusal_text(const ReplyBody& reply) {
+  if (const auto* submit = std::get_if<SubmitReply>(&reply))
+    for (const SubmitReply::Item& item : submit->items)
+      if (item.code == Code::kDenied) return item.reason;
+  const auto* step = std::get_if<StepReply>(&reply);
+  return step != nullptr ? step->reason : "";
+}
 
 void on_request(World& w, PeerId peer, const Frame& frame) {
   std::string bytes(frame.bytes);
@@ -60,7 +70,17 @@ void on_request(World& w, PeerId peer, const Frame& frame) {
       if (auto* y = std::get_if<WhyRequest>(&request->body); y != nullptr && !w.batch->knows(y->job))
         return w.history->ask(std::move(*y), answer(request->tag));
     }
-  w.driver->post(Request{peer, frame.uid, frame.gid, frame.identity, std::move(bytes)});
+  std::int64_t uid = frame.uid, gid = frame.gid;
+  if (w.gate.judges())
+    if (auto request = decode_request(bytes))
+      if (auto refusal = w.gate.judge(request->body, uid, gid, real_time().wall)) {
+        // That none was brought is how a tool learns that one is needed.
+        if (const std::string why = refusal_text(*refusal); why != kCredentialNeeded)
+          log_event(LogLevel::kWarn, "request_refused",
+                    {{"uid", std::to_string(frame.uid)}, {"identity", frame.identity}, {"from", frame.address}, {"reason", why}});
+        return w.tools.send(peer, encode(ToolReply{kBatchProtocol, request->tag, *std::move(refusal)}));
+      }
+  w.driver->post(Request{peer, uid, gid, frame.identity, std::move(bytes)});
 }
 
 // mpirun runs inside a job, whose PATH may lack us: the path of the program beside this one, else where programs for users are.
@@ -154,6 +174,8 @@ Result<> run(Program& program) {
   bridge.config = program.config_path();
   bridge.endpoints = config.list("cluster", "masters");
   bridge.incarnation = incarnation;
+  w.gate = BOURSE_TRY(ProofGate::open(config, program.keys_directory(config)));
+  if (w.gate.signs()) bridge.prove = [&w](const TaskSpec& task) { return w.gate.prove(task, real_time().wall); };
   w.session = BOURSE_TRY(SessionBridge::open(w.reactor, bridge, [&w](SessionEvent e) { w.driver->post(std::move(e)); }));
   w.driver->post(Started{incarnation, {}, std::move(records)});
 

@@ -76,6 +76,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   auto container = put(b, s.container);
   auto container_mounts = put(b, s.container_mounts), isolate = put(b, s.isolate);
   auto placement = put(b, to_text(s.placement)), group = put(b, s.group);
+  auto credential = put(b, s.credential);
   fb::SpecBuilder t(b);
   t.add_name(name), t.add_partition(partition), t.add_account(account), t.add_qos(qos), t.add_comment(comment);
   t.add_reservation(reservation), t.add_licenses(licenses), t.add_hint(hint), t.add_mail_type(mail_type),
@@ -99,6 +100,7 @@ Offset<fb::Spec> put(FlatBufferBuilder& b, const JobSpec& s, bool with_blobs = t
   t.add_slurm_names(s.slurm_names), t.add_vm(vm);
   t.add_container(container), t.add_container_mounts(container_mounts), t.add_isolate(isolate);
   t.add_placement(placement), t.add_group(group);
+  t.add_credential(credential);
   return t.Finish();
 }
 
@@ -217,8 +219,9 @@ struct RequestWriter {
     auto node = put(b, r.node);
     auto argv = put(b, r.argv), env = put(b, r.env);
     auto dir = put(b, r.directory), in = put(b, r.stdin_path), out = put(b, r.stdout_path), err = put(b, r.stderr_path);
-    auto key = put(b, r.key);
-    return {fb::RequestBody::Step, fb::CreateStep(b, job, node, argv, env, dir, in, out, err, key, r.cpus.value).Union()};
+    auto key = put(b, r.key), credential = put(b, r.credential);
+    return {fb::RequestBody::Step,
+            fb::CreateStep(b, job, node, argv, env, dir, in, out, err, key, r.cpus.value, credential).Union()};
   }
 };
 
@@ -417,6 +420,7 @@ class Reader {
     else
       fail(Code::kInvalid, "placement", rules.error().text().c_str());
     o.group = text(s->group(), "group");
+    o.credential = text(s->credential(), "credential", kCredentialBytesMax);
     return o;
   }
   JobSelector selector(const fb::Selector* s) {
@@ -553,7 +557,8 @@ RequestBody read_body(Reader& r, const fb::Request* q) {
                          r.text(m->stdout_path(), "path"),
                          r.text(m->stderr_path(), "path"),
                          r.text(m->key(), "key"),
-                         MilliCpus(m->cpus())};
+                         MilliCpus(m->cpus()),
+                         r.text(m->credential(), "credential", kCredentialBytesMax)};
     }
     case fb::RequestBody::NONE:
       break;

@@ -36,6 +36,10 @@ constexpr std::size_t kPageDefault = 1000;
 constexpr std::size_t kWordBytesMax = 4096;  // a name, path or other short text
 constexpr std::size_t kListMax = 20'000;     // args, environment variables
 
+constexpr std::size_t kCredentialBytesMax = 16 * 1024;
+// The reason of a refusal (kDenied) of a submit or step that brings no credential where one is needed: the tool then makes one.
+constexpr std::string_view kCredentialNeeded = "this cluster asks for a MUNGE credential of the job's user";
+
 // --- requests ------------------------------------------------------------------------------------------------------
 
 struct SubmitRequest {
@@ -115,6 +119,7 @@ struct StepRequest {
   std::string directory, stdin_path, stdout_path, stderr_path;
   std::string key;  // sent again with the same key, it is the same step and runs once; "": a new one each time
   MilliCpus cpus;   // waits until so much of its node is free of other steps that say this; with no node named, of any; 0: at once
+  std::string credential = {};  // of its user for this step, see proof.h
   bool operator==(const StepRequest&) const = default;
 };
 

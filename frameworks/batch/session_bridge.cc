@@ -79,6 +79,7 @@ ShapePtr shape_of(const Shape& in) {
 }  // namespace
 
 struct SessionBridge::Impl {
+  std::function<std::string(const TaskSpec&)> prove;
   Reactor* reactor = nullptr;
   bourse_client* client = nullptr;
   std::function<void(SessionEvent)> up;
@@ -233,7 +234,8 @@ struct SessionBridge::Impl {
     for (const std::string& mount : s.mounts) complain("mount", bourse_task_spec_mount(raw, mount.c_str()));
     for (const std::string& word : s.isolate) complain("isolation", bourse_task_spec_isolate(raw, word.c_str()));
     bourse_task_spec_user(raw, s.user.c_str(), s.uid, s.gid);
-    if (!s.credential.empty()) bourse_task_spec_credential(raw, s.credential.data(), s.credential.size());
+    const std::string credential = s.credential.empty() && prove ? prove(s) : s.credential;
+    if (!credential.empty()) bourse_task_spec_credential(raw, credential.data(), credential.size());
     for (const std::string& word : s.argv) bourse_task_spec_arg(raw, word.c_str());
     for (const std::string& word : s.env) bourse_task_spec_env(raw, word.c_str());
     bourse_task_spec_directory(raw, s.directory.c_str());
@@ -303,6 +305,7 @@ Result<std::unique_ptr<SessionBridge>> SessionBridge::open(Reactor& reactor, con
   impl.reactor = &reactor;
   impl.up = std::move(up);
   impl.framework = options.framework;
+  impl.prove = options.prove;
   std::vector<const char*> endpoints;
   for (const std::string& e : options.endpoints) endpoints.push_back(e.c_str());
   endpoints.push_back(nullptr);

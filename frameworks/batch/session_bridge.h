@@ -19,6 +19,7 @@ struct BridgeOptions {
   std::vector<std::string> endpoints;
   Incarnation incarnation;
   Duration failover_timeout{0};
+  std::function<std::string(const TaskSpec&)> prove;  // a credential for a task that has none; null: none is needed
 };
 
 class SessionBridge {

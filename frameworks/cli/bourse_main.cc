@@ -63,6 +63,7 @@ constexpr std::array kCommands = {
     Command{"doctor", doctor_main, "check this host's settings and say how to mend them"},
     Command{"plugin", plugin_main, "show and check plugins, list policies"},
     Command{"supervise", supervise_main, ""},
+    Command{"credential", credential_main, ""},
     Command{"relay", relay_main, ""},
 };
 

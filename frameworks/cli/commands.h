@@ -37,7 +37,8 @@ int maintenance_main(int argc, char** argv);
 int master_main(int argc, char** argv);  // masters.cc
 
 // The batch framework's.
-int submit_main(int argc, char** argv);  // also a program of its own
+int credential_main(int argc, char** argv);  // hidden: what submit and step run, credential_main.cc
+int submit_main(int argc, char** argv);      // also a program of its own
 int queue_main(int argc, char** argv);
 int jobs_main(int argc, char** argv);
 int cancel_main(int argc, char** argv);

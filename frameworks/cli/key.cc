@@ -11,6 +11,7 @@
 #include "common/world/command_line.h"
 #include "common/world/config.h"
 #include "common/world/files.h"
+#include "common/world/identity.h"
 #include "common/world/transport.h"
 #include "frameworks/cli/cluster.h"
 #include "frameworks/cli/commands.h"
@@ -98,6 +99,16 @@ int new_key(const std::string& identity, const std::vector<std::string>& roles) 
   return tell_master();
 }
 
+int new_signing_key() {
+  const std::string path = keys_directory() + "/" + std::string(identity::kSigningKeyName);
+  if (const auto made = make_directories(directory_of(path), 0755); !made) return complain(kProgram, made.error());
+  const identity::SigningKey key = identity::make_signing_key();
+  if (const auto written = identity::write_signing_key(path, key); !written) return complain(kProgram, written.error());
+  fmt::print("{}\nIn launcher.conf of each host, which must belong to root:\n  identity = signature\n  signer = {}\n", path,
+             key.public_key);
+  return 0;
+}
+
 int list_keys() {
   const std::string directory = keys_directory();
   std::vector<std::string> names;
@@ -105,7 +116,8 @@ int list_keys() {
   if (dir == nullptr) return complain(kProgram, errno_error(directory));
   while (const dirent* entry = readdir(dir)) {
     const std::string name = entry->d_name;
-    if (name.size() > 4 && name.ends_with(".pub")) names.push_back(name.substr(0, name.size() - 4));
+    const bool signer = name == std::string(identity::kSigningKeyName) + ".pub";
+    if (name.size() > 4 && name.ends_with(".pub") && !signer) names.push_back(name.substr(0, name.size() - 4));
   }
   closedir(dir);
   std::sort(names.begin(), names.end());
@@ -175,10 +187,12 @@ int key_main(int argc, char** argv) {
   allow.option("IDENTITY", identity, "Who it is").required();
   allow.option("FILE", file, "Its .pub file").required();
   allow.option("--role", roles, "As for new").one_each();
+  CommandLine& sign = app.command("sign", "Make the key by which batch signs for its users, where there is no MUNGE");
   CommandLine& revoke = app.command("revoke", "Stop allowing IDENTITY, at once");
   revoke.option("IDENTITY", identity, "Who it is").required();
   if (const int status = app.parse(argc, argv); status >= 0) return status;
   if (make.chosen()) return new_key(identity, roles);
+  if (sign.chosen()) return new_signing_key();
   if (list.chosen()) return list_keys();
   if (allow.chosen()) return allow_key(identity, file, roles);
   return revoke_key(identity);

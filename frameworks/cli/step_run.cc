@@ -1,4 +1,5 @@
 #include "frameworks/cli/step_run.h"
+#include "frameworks/cli/credential.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -70,7 +71,7 @@ class Asking {
   explicit Asking(std::unique_ptr<BatchClient> client) : client_(std::move(client)) {}
 
   template <class Tell>
-  void ask(const std::vector<batch::StepRequest>& requests, const Tell& tell) {
+  void ask(std::vector<batch::StepRequest> requests, const Tell& tell) {
     std::set<std::size_t> open;
     for (std::size_t i = 0; i < requests.size(); ++i) open.insert(i);
     std::map<std::uint64_t, std::size_t> tags;
@@ -104,6 +105,18 @@ class Asking {
         continue;
       }
       tags.erase(it);
+      if (step != nullptr && wants_credential(step->code, step->reason) && requests[i].credential.empty()) {
+        batch::RequestBody proven = requests[i];
+        const auto added = add_credential(proven);
+        if (added) {
+          requests[i] = std::get<batch::StepRequest>(std::move(proven));
+          send(i);
+          continue;
+        }
+        open.erase(i);
+        tell(i, added.error());
+        continue;
+      }
       open.erase(i);
       if (step != nullptr)
         tell(i, *step);

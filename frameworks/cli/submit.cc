@@ -5,6 +5,7 @@
 
 #include "frameworks/cli/batch_client.h"
 #include "frameworks/cli/commands.h"
+#include "frameworks/cli/credential.h"
 #include "frameworks/cli/job_text.h"
 #include "frameworks/cli/submit_options.h"
 #include "frameworks/cli/submitter.h"
@@ -115,6 +116,13 @@ int submit_main(int argc, char** argv) {
     reply = call<batch::SubmitReply>(**client, request);
   }
   if (!reply) return say(program, reply.error(), is_loss(reply.error().code()) ? kExitUnreachable : kExitRefused);
+  // One more time, with what the cluster asks for: the key is the same, and part of it.
+  if (reply->items.size() == 1 && wants_credential(reply->items[0].code, reply->items[0].reason)) {
+    batch::RequestBody proven = request;
+    if (auto added = add_credential(proven); !added) return say(program, added.error(), kExitRefused);
+    reply = call<batch::SubmitReply>(**client, std::move(proven));
+    if (!reply) return say(program, reply.error(), is_loss(reply.error().code()) ? kExitUnreachable : kExitRefused);
+  }
   if (reply->items.size() != 1) return say(program, Error(Code::kCorrupt, "the answer names no job"), kExitUnreachable);
   const batch::SubmitReply::Item& item = reply->items[0];
   if (item.code != Code::kOk) return say(program, Error(item.code, item.reason), kExitRefused);

@@ -2,20 +2,18 @@
 #include "common/world/identity.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "tests/support/munged.h"
 #include "tests/world/support.h"
-
-extern char** environ;
 
 namespace bourse::identity {
 namespace {
 
+using test::Munged;
 using test::TempDir;
 
 constexpr Duration kNow = std::chrono::hours(24 * 365 * 50);
@@ -154,36 +152,8 @@ TEST_F(Rules, TasksOfRootCanBeRefusedWhateverTheyBring) {
   EXPECT_TRUE(check(policy, root, "", kNow, known)) << "nobody is asked for anything";
 }
 
-// A munged of our own, in a directory of our own.
-struct Munged {
-  TempDir dir;
-  pid_t pid = 0;
-  Munged() {
-    std::ofstream(dir / "key") << std::string(64, 'k') << getpid();
-    chmod(dir.path().c_str(), 0755);
-    chmod((dir / "key").c_str(), 0600);
-    const std::string socket = "--socket=" + socket_path(), key = "--key-file=" + (dir / "key"),
-                      log = "--log-file=" + (dir / "log"), file = "--pid-file=" + (dir / "pid"),
-                      seed = "--seed-file=" + (dir / "seed");
-    const char* const argv[] = {"munged",    "--foreground", "--force",    socket.c_str(), key.c_str(),
-                                log.c_str(), file.c_str(),   seed.c_str(), nullptr};
-    posix_spawn_file_actions_t quiet;
-    posix_spawn_file_actions_init(&quiet);
-    posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", 1, 0);
-    if (posix_spawn(&pid, "/usr/sbin/munged", &quiet, nullptr, const_cast<char* const*>(argv), environ) != 0) pid = 0;
-    posix_spawn_file_actions_destroy(&quiet);
-    for (int i = 0; pid != 0 && i < 400 && access(socket_path().c_str(), F_OK) != 0; ++i) usleep(50'000);
-  }
-  ~Munged() {
-    if (pid == 0) return;
-    kill(pid, SIGTERM);
-    waitpid(pid, nullptr, 0);
-  }
-  [[nodiscard]] std::string socket_path() const { return dir / "socket"; }
-};
-
 TEST_F(Rules, MungeSaysWhoMadeACredentialAndThatItWasSeenBeforeIsNoFault) {
-  if (access("/usr/sbin/munged", X_OK) != 0) GTEST_SKIP() << "munged is not installed";
+  if (!Munged::installed()) GTEST_SKIP() << "munged is not installed";
   const Munged munged;
   Policy policy;
   policy.proof = Proof::kMunge;
@@ -210,7 +180,7 @@ TEST_F(Rules, MungeSaysWhoMadeACredentialAndThatItWasSeenBeforeIsNoFault) {
   damaged[damaged.size() / 2] = damaged[damaged.size() / 2] == 'A' ? 'B' : 'A';
   EXPECT_EQ(check_munge(damaged, munged.socket_path()).error().code(), Code::kDenied);
   EXPECT_EQ(check_munge("", munged.socket_path()).error().code(), Code::kDenied);
-  EXPECT_EQ(check_munge(*made, munged.dir / "nobody").error().code(), Code::kIo);
+  EXPECT_EQ(check_munge(*made, munged.socket_path() + ".nobody").error().code(), Code::kIo);
   // What MUNGE was asked for by another program proves nothing here.
   EXPECT_FALSE(check(policy, mine, *sign({mine.uid, mine.gid, digest_of(mine), "-", now}, key), now, known));
 }
