@@ -79,6 +79,7 @@ struct Agent::Impl {
   std::deque<Waiting> waiting;  // one for each step whose records are not known to be safe
   Ticket repair = 0;            // the step whose snapshot, when safe, makes the checkpoint whole again
   Duration muted{0};            // since when
+  Duration lease_told{0};       // to the host, of this life of its launcher; 0: nothing
 
   AgentHello hello() const {
     AgentHello h;
@@ -219,6 +220,7 @@ struct Agent::Impl {
     // Our own boot id decides where we have one: a launcher says `rebooted` as long as it lives, to every agent.
     if (event.rebooted && restored && options.boot_id.empty()) reboot(t);
     slices.resume_host(t);
+    lease_told = Duration(0);
     lending.host_is_back(t);
     tasks.host_tasks(t, event);
     std::vector<SliceId> ids;
@@ -465,6 +467,17 @@ struct Agent::Impl {
   static bool needs_record(const HostAction& action) {
     return std::holds_alternative<CarveSlice>(action) || std::holds_alternative<StartTask>(action);
   }
+  // What has a lease is ended by the host itself, should we be stopped or killed. Told ahead of any start, and again when much of it has
+  // gone by. While nothing can be written the master does not hear us: what it says then does not count.
+  void hold_lease(Turn& t) {
+    const Duration until = session.lease_until();
+    if (!tasks.leased() || hooks::mutant("agent.no_lease_told") || !options.fence_without_leader || until == Duration(0) ||
+        book.suspended())
+      return;
+    if (lease_told != Duration(0) && until >= lease_told && until - lease_told < session.fence() / 8) return;
+    lease_told = until;
+    t.out.host.insert(t.out.host.begin(), HoldLease{until});
+  }
   // At the end of a step: keeps back what must not happen yet.
   void hold_back(Actions& out) {
     if (hooks::mutant("agent.acts_before_record")) return;
@@ -516,6 +529,7 @@ void Agent::step(Time now, const Event& event, Actions& out) {
   std::visit([&](const auto& e) { a.on(turn, e); }, event);
   if (a.dead) return;
   if (a.book.wants_snapshot()) a.book.snapshot(out, a.everything());
+  a.hold_lease(turn);
   a.hold_back(out);
   if (a.tracer) a.tracer->saw(now, event, out);
 }

@@ -242,7 +242,7 @@ struct Host::Impl {
   void receive(launcher::StartFailed& p) { post(TaskStartFailed{p.task, p.reason, p.withdrawn}); }
   void receive(launcher::Ended& p) {
     std::erase_if(begun, [&p](const launcher::StartedTask& one) { return one.task == p.task; });  // its end says all
-    post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak, p.started, p.ended});
+    post(TaskEnded{p.task, p.known, p.wait_status, p.out_of_memory, p.cpu, p.mem_peak, p.started, p.ended, p.fenced});
   }
   void receive(launcher::Measured& p) {
     UsageSample sample;
@@ -324,7 +324,9 @@ struct Host::Impl {
   void act(const SqueezeSlice& a) {
     if (ready) (void)send(launcher::Packet(launcher::Squeeze{a.slice, a.mem_high}));
   }
-  void act(const HoldLease&) {}  // the launcher cannot yet: the agent ends such tasks while it runs
+  void act(const HoldLease& a) {
+    if (ready) (void)send(launcher::Packet(launcher::Lease{std::chrono::duration_cast<milliseconds>(a.until).count()}));
+  }
   void act(const KeepWarm& a) {
     if (!warm)
       warm = std::make_unique<WarmKeeper>(

@@ -65,6 +65,8 @@ class AgentSession {
   void mute(Actions& out);
   // For how long no leader may be heard before tasks with fence = lease are ended; 0: not known. AgentTimer::kFence fires then.
   [[nodiscard]] Duration fence() const { return fence_; }
+  // Until when such tasks may run; 0: not known.
+  [[nodiscard]] Duration lease_until() const { return fence_ > Duration(0) ? last_heard_ + fence_ : Duration(0); }
   void hello_due(Time now, Actions& out);
   void heartbeat_due(Time now, Actions& out);
 

@@ -26,6 +26,8 @@ void raise_memory_lock(TaskSpec& spec, std::uint64_t bytes) {
   spec.rlimits.push_back({RLIMIT_MEMLOCK, bytes, bytes});
 }
 
+constexpr const char* kLeaseOver = "the leader was not heard for the lease";
+
 }  // namespace
 
 TaskTable::Task* TaskTable::find(const TaskKey& key) {
@@ -98,6 +100,7 @@ void TaskTable::launch(Turn& turn, const Launch& message) {
   Task& task = insert(key, message.slice);
   task.limits = TaskLimits{spec->user,        spec->time_limit,      spec->kill_grace,  spec->warn_before,
                            spec->warn_signal, spec->warn_shell_only, spec->fence_lease, spec->priority};
+  leased_ = leased_ || task.limits.fence_lease;
   task.payload = message.payload;
   task.spec = std::make_unique<TaskSpec>(*std::move(spec));
   slices_.task_begun(message.slice, task.limits.user);
@@ -297,8 +300,7 @@ void TaskTable::fence(Turn& turn) {
   for (const auto& [key, task] : tasks_)
     if (task.limits.fence_lease && task.phase != Phase::kEnded) keys.push_back(key);
   for (const TaskKey& key : keys)
-    if (Task* task = find(key); task != nullptr)
-      begin_end(turn, *task, TaskState::kKilled, task->limits.kill_grace, "the leader was not heard for the lease");
+    if (Task* task = find(key); task != nullptr) begin_end(turn, *task, TaskState::kKilled, task->limits.kill_grace, kLeaseOver);
 }
 
 void TaskTable::reconcile(Turn& turn, const Reconcile& message) {
@@ -508,6 +510,9 @@ void TaskTable::ended(Turn& turn, const TaskEnded& event) {
   const bool success = event.known && WIFEXITED(event.wait_status) && status.exit_code == 0;
   if (task->cause != TaskState::kStaging) {
     status.state = task->cause;
+  } else if (event.fenced) {
+    status.state = TaskState::kKilled;
+    status.message = kLeaseOver;
   } else if (event.out_of_memory && !success) {
     status.state = TaskState::kOutOfMemory;
     const SliceTable::Slice* slice = slices_.find(task->slice);

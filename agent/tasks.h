@@ -43,7 +43,8 @@ class TaskTable {
   void end_all(Turn& turn, const SliceId& slice, TaskState cause, Duration grace, const std::string& why);
   void fail_waiting(Turn& turn, const SliceId& slice, const std::string& why);
   void slice_gone(const SliceId& slice);
-  void fence(Turn& turn);  // the leader is not heard: ends tasks with fence_lease
+  void fence(Turn& turn);                                // the leader is not heard: ends tasks with fence_lease
+  [[nodiscard]] bool leased() const { return leased_; }  // whether there has been any task with fence_lease
 
   void started(Turn& turn, const TaskStarted& event);
   void start_failed(Turn& turn, const TaskStartFailed& event);
@@ -135,6 +136,7 @@ class TaskTable {
   std::map<TaskKey, Task> tasks_;
   std::map<std::uint64_t, TaskKey> handles_;
   std::uint64_t next_handle_ = 1;
+  bool leased_ = false;
   std::map<SliceId, InSlice> by_slice_;
   std::map<TaskKey, Sequence> never_;  // and the status that said so
   std::deque<TaskKey> never_order_;

@@ -6,6 +6,7 @@ namespace bourse {
 void TaskTable::restore(const TaskRecord& record) {
   Task& task = insert(record.task, record.slice);
   task.limits = record.limits;
+  leased_ = leased_ || task.limits.fence_lease;
   task.payload = record.payload;
   task.phase = Phase::kWaiting;
   task.ran = true;  // it may have been handed to the host: only the host knows

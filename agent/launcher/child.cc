@@ -92,7 +92,7 @@ struct Plan {
   int error;
   bool recorded;
   std::int64_t ticks;
-  char line[512];
+  char line[640];
 };
 
 // Raw, because the wrapper of glibc would make all threads of the process follow.

@@ -29,7 +29,8 @@ bool take_number(std::string_view& line, std::int64_t& out) {
 }
 
 std::string start_line(const TaskKey& key, const ExitLog::Task& t) {
-  return start_prefix(key, t.slice) + std::to_string(t.pid) + " " + std::to_string(t.ticks) + start_suffix(t.leaf);
+  return start_prefix(key, t.slice) + std::to_string(t.pid) + " " + std::to_string(t.ticks) +
+         start_suffix(t.leaf, t.lease_grace_ms);
 }
 
 std::string end_line(const ExitLog::Task& t) {
@@ -50,7 +51,9 @@ Result<> write_all(int fd, std::string_view text, const std::string& path) {
 }  // namespace
 
 std::string start_prefix(const TaskKey& key, const SliceId& slice) { return "S " + key_word(key) + " " + slice_word(slice) + " "; }
-std::string start_suffix(const std::string& leaf) { return " " + (leaf.empty() ? "-" : leaf) + "\n"; }
+std::string start_suffix(const std::string& leaf, std::int64_t lease_grace_ms) {
+  return " " + (leaf.empty() ? "-" : leaf) + (lease_grace_ms < 0 ? "" : " lease=" + std::to_string(lease_grace_ms)) + "\n";
+}
 
 EndWriter::~EndWriter() {
   if (fd_ >= 0) close(fd_);
@@ -188,6 +191,13 @@ Result<> ExitLog::unknown(const TaskKey& key) {
   return append("U " + key_word(key) + "\n");
 }
 
+Result<> ExitLog::fenced(const TaskKey& key) {
+  Task* t = find(key);
+  if (!t) return Error(Code::kNotFound, "exit log: no such task");
+  t->fenced = true;
+  return append("N " + key_word(key) + "\n");
+}
+
 Result<> ExitLog::failed(const TaskKey& key, pid_t pid, std::string_view reason) {
   by_pid_.erase(pid);
   tasks_.erase(key);
@@ -229,7 +239,7 @@ void ExitLog::apply(std::string_view line, std::vector<TaskKey>& ended) {
     by_pid_.erase(it);
     return;
   }
-  if (kind != "S" && kind != "F" && kind != "X" && kind != "U" && kind != "R") return;
+  if (kind != "S" && kind != "F" && kind != "X" && kind != "U" && kind != "R" && kind != "N") return;
   const auto key = parse_key_word(take_word(line));
   if (!key) return;
   if (kind == "S") {
@@ -245,7 +255,12 @@ void ExitLog::apply(std::string_view line, std::vector<TaskKey>& ended) {
     old.slice = *slice;
     old.pid = static_cast<pid_t>(pid);
     old.ticks = a;
-    old.leaf = line == "-" ? "" : std::string(line);
+    const std::string_view leaf = take_word(line);
+    old.leaf = leaf == "-" ? "" : std::string(leaf);
+    if (line.starts_with("lease=")) {
+      line.remove_prefix(6);
+      if (take_number(line, b)) old.lease_grace_ms = b;
+    }
     by_pid_[old.pid] = *key;
     return;
   }
@@ -255,6 +270,8 @@ void ExitLog::apply(std::string_view line, std::vector<TaskKey>& ended) {
   if (kind == "U") {
     t.how = How::kUnknown;
     by_pid_.erase(t.pid);
+  } else if (kind == "N") {
+    t.fenced = true;
   } else if (kind == "R") {
     if (!take_number(line, b) || !take_number(line, c) || !take_number(line, d)) return;
     t.cpu = Duration(b);
@@ -311,6 +328,7 @@ Result<> ExitLog::rewrite() {
       const TaskKey& key = *name;
       const Task& t = tasks_.at(key);
       text += start_line(key, t);
+      if (t.fenced) text += "N " + key_word(key) + "\n";
       if (t.how == How::kEnded) text += end_line(t);
       if (t.how == How::kUnknown) text += "U " + key_word(key) + "\n";
     }

@@ -4,6 +4,8 @@
 // protocol.h: "S" ends in the name of the task's leaf; "U task-key\n": it ended, nobody knows how; "R task-key cpu-us oom
 // mem-peak-bytes\n": what the launcher found out later about a task whose end the keeper recorded.
 //
+// "lease=MS" after the leaf: a task with fence = lease, and its grace. "N task-key\n": the launcher began to end it for that.
+//
 // start-ticks is the time (CLOCK_BOOTTIME, in clock ticks) at which the child wrote its record. A process with that pid that
 // started later than that is another one.
 #pragma once
@@ -46,7 +48,9 @@ class ExitLog {
     pid_t pid = 0;
     std::int64_t ticks = 0;
     std::string leaf;
-    std::uint64_t order = 0;  // of starts, in this log: the later of two tasks with one leaf has it
+    std::int64_t lease_grace_ms = -1;  // of a task with fence = lease; < 0: of one without
+    bool fenced = false;               // its lease was over, and the launcher began to end it
+    std::uint64_t order = 0;           // of starts, in this log: the later of two tasks with one leaf has it
     How how = How::kRunning;
     int wait_status = 0;
     Duration cpu{0};
@@ -74,6 +78,7 @@ class ExitLog {
   Result<> ended(const TaskKey& key, int wait_status, Duration cpu, bool out_of_memory, Bytes mem_peak);
   Result<> resources(const TaskKey& key, Duration cpu, bool out_of_memory, Bytes mem_peak);
   Result<> unknown(const TaskKey& key);
+  Result<> fenced(const TaskKey& key);
   Result<> failed(const TaskKey& key, pid_t pid, std::string_view reason);
   Result<> forget(const std::vector<TaskKey>& keys);
 
@@ -101,8 +106,8 @@ class ExitLog {
   std::map<pid_t, TaskKey> by_pid_;
 };
 
-// "S KEY SLICE " and " LEAF\n": what the child puts its pid and ticks between.
+// "S KEY SLICE " and " LEAF\n", with the lease: what the child puts its pid and ticks between.
 std::string start_prefix(const TaskKey& key, const SliceId& slice);
-std::string start_suffix(const std::string& leaf);
+std::string start_suffix(const std::string& leaf, std::int64_t lease_grace_ms);
 
 }  // namespace bourse::launcher

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,8 @@
 
 #include "agent/launcher/channel.h"
 #include "agent/launcher/exit_log.h"
+#include "agent/launcher/lease.h"
+#include "agent/launcher/proc.h"
 #include "common/core/hooks.h"
 
 namespace bourse::launcher {
@@ -32,12 +33,9 @@ constexpr std::int64_t kBackoffLeastMs = 5;
 constexpr std::int64_t kBackoffMostMs = 2'000;
 constexpr std::int64_t kSteadyMs = 5'000;  // a launcher that lived this long starts the back-off anew
 constexpr std::int64_t kAppendAgainMs = 500;
-
-std::int64_t now_ms() {
-  struct timespec now {};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
+constexpr std::int64_t kLeaseLateMs = 2'000;  // a launcher that has not done then what a lease asks for hangs
+constexpr std::int64_t kTakeOverMs = 30'000;  // one that has not taken over yet may wait for what its predecessor had half started
+constexpr std::int64_t kLeaseLookMs = 60'000;
 
 void say(const char* what, int number) { std::fprintf(stderr, "bourse-launcher keeper: %s (%d)\n", what, number); }
 
@@ -74,9 +72,11 @@ class Keeper {
     sigprocmask(SIG_BLOCK, &signals, nullptr);
     const int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0) return 1;
+    if (auto opened = lease_.open(options_.state_dir); !opened) say("no watch over leases", errno);
     start_launcher();
     for (;;) {
       reap();
+      mind_lease();
       if (stopping_ && launcher_ < 0) return 0;
       pollfd p{fd, POLLIN, 0};
       poll(&p, 1, wait_ms());
@@ -92,7 +92,21 @@ class Keeper {
   int wait_ms() const {
     if (append_failed_) return static_cast<int>(kAppendAgainMs);
     if (launcher_ < 0 && !stopping_) return static_cast<int>(std::max<std::int64_t>(0, start_at_ - now_ms()));
-    return -1;
+    const std::int64_t due = lease_.due();
+    if (due == 0) return -1;  // SIGHUP says when that changes
+    return static_cast<int>(std::clamp<std::int64_t>(late_at(due) - now_ms(), 1, kLeaseLookMs));
+  }
+
+  std::int64_t late_at(std::int64_t due) const {
+    return std::max(due, started_at_) + (lease_.server() == launcher_ ? kLeaseLateMs : kTakeOverMs);
+  }
+  // Moved by the launcher in time, unless it hangs.
+  void mind_lease() {
+    const std::int64_t due = lease_.due(), now = now_ms();
+    if (launcher_ <= 0 || due == 0 || now < late_at(due) || hooks::mutant("keeper.no_fence")) return;
+    say("the launcher lets a lease pass, ending it; ms late", static_cast<int>(now - due));
+    kill(launcher_, SIGKILL);
+    started_at_ = now;
   }
 
   void stop() {
@@ -163,6 +177,7 @@ class Keeper {
   Command command_;
   std::string log_path_;
   EndWriter ends_;
+  LeasePage lease_;
   pid_t launcher_ = -1;
   bool stopping_ = false, append_failed_ = false;
   std::int64_t started_at_ = 0, start_at_ = 0, backoff_ms_ = kBackoffLeastMs;

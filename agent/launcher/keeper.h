@@ -17,6 +17,9 @@
 // An end is appended before it is reaped: up to then the pid cannot be used again, and a keeper or launcher killed between
 // the two leaves a zombie whose end is found again. The first record of an end counts.
 //
+// A launcher that is stopped or hangs, and so lets the lease of tasks with fence = lease pass (lease.h), is killed by the keeper; the next
+// one ends them.
+//
 // SIGTERM is the orderly end of both: all tasks are killed, all slices removed, then the processes are gone. Only the agent's
 // operator does that (bourse down); an agent that stops leaves them running.
 #pragma once

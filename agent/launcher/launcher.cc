@@ -1,6 +1,5 @@
 #include "agent/launcher/launcher.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -23,6 +22,7 @@
 #include "agent/isolators/cgroup_files.h"
 #include "agent/launcher/container_command.h"
 #include "agent/launcher/init.h"
+#include "agent/launcher/proc.h"
 #include "common/core/hooks.h"
 #include "common/world/log.h"
 
@@ -33,44 +33,12 @@ namespace {
 constexpr int kLentOomScore = 900, kOomSpread = 100;  // oom_score_adj of revocable tasks, by priority: 800 to 1000
 
 constexpr int kWorkLeastMs = 1, kWorkMostMs = 100;
-constexpr std::int64_t kLeftoverMs = 5'000;      // after this the end is told although something in the leaf will not die
-constexpr std::int64_t kHalfStartedMs = 10'000;  // a child of a dead launcher that has not executed by then is killed
+constexpr std::int64_t kLeftoverMs = 5'000;  // after this the end is told although something in the leaf will not die
 constexpr int kPacketsPerTurn = 64;
 // A start is told so much later, or with the task's end: one wake-up of the agent for both. As long as enough tasks wait for their turn
 // in the slice to keep it busy meanwhile, nobody is in a hurry: starts and ends are told so many milliseconds later, all together.
 constexpr std::int64_t kHoldMs = 5, kHoldBusyMs = 40;
 constexpr std::size_t kWaitingEnough = 8;
-
-std::int64_t now_ms() {
-  struct timespec now {};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
-
-std::string read_text(const std::string& path) {
-  // Not by a stream: of a process that ends meanwhile it cannot be read to its end, and a stream throws.
-  auto text = cgroup::read_file(path);
-  return text ? *std::move(text) : std::string();
-}
-
-struct Stat {
-  char state = 0;
-  int parent = 0;
-  std::int64_t start_ticks = 0;
-};
-
-// Fields 3, 4 and 22 of proc(5)'s stat, counted from the last ')' as the command before it may hold anything.
-bool read_stat(pid_t pid, Stat& out) {
-  const std::string text = read_text("/proc/" + std::to_string(pid) + "/stat");
-  const auto at = text.rfind(')');
-  if (at == std::string::npos) return false;
-  long long start = 0;
-  const int n =
-      std::sscanf(text.c_str() + at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %lld",
-                  &out.state, &out.parent, &start);
-  out.start_ticks = start;
-  return n == 3;
-}
 
 std::string own_path() {
   char path[4096] = {};
@@ -93,7 +61,6 @@ siginfo_t marked(int signal) {
   return info;
 }
 
-int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 void pidfd_send(int fd, int signal) {
   siginfo_t info = marked(signal);
   syscall(SYS_pidfd_send_signal, fd, signal, &info, 0);
@@ -179,6 +146,9 @@ Result<> Launcher::open() {
   programs_ = own_path();
   programs_.resize(programs_.rfind('/') + 1);
   scratch_ = std::make_unique<Scratch>(options_.state_dir + "/scratch");
+  note(lease_.open(options_.state_dir));
+  opened_ms_ = now_ms();
+  if (rebooted_) lease_.set_until(0);
   take_over();
   std::set<std::string> keep;
   for (const auto& [key, task] : log_->tasks()) {
@@ -188,71 +158,9 @@ Result<> Launcher::open() {
   return {};
 }
 
-// A child of a launcher that was killed may still be on its way to exec. It has not written its record yet, or it has: who
-// reads the log now would not know, and start the task again. Such a child still shows our command line.
-void Launcher::wait_for_half_started() {
-  const std::string mine = read_text("/proc/self/cmdline");
-  const auto inherit = mine.find("--inherit");
-  const std::string command = mine.substr(0, inherit);
-  const std::int64_t begin = now_ms();
-  for (bool found = true; found;) {
-    found = false;
-    DIR* dir = opendir("/proc");
-    if (!dir) return;
-    while (const dirent* entry = readdir(dir)) {
-      const pid_t pid = std::atoi(entry->d_name);
-      if (pid <= 1 || pid == getpid() || pid == keeper_) continue;
-      const std::string other = read_text("/proc/" + std::to_string(pid) + "/cmdline");
-      if (other.substr(0, other.find("--inherit")) != command) continue;
-      found = true;
-      if (now_ms() - begin > kHalfStartedMs) kill(pid, SIGKILL);
-    }
-    closedir(dir);
-    if (found && now_ms() - begin > 2 * kHalfStartedMs) return;  // it cannot even be killed: it hangs in a file system
-    if (found) usleep(1000);
-  }
-}
-
-void Launcher::take_over() {
-  // A leaf is used again and again: it belongs to the last task that had it, running or not. It may be gone with its task.
-  for (const auto& key : log_->last_in_leaf()) {
-    const auto& task = *log_->find(key);
-    const bool adopted = static_cast<bool>(isolator_->adopt(slice_word(task.slice), key_word(key), task.leaf));
-    if (adopted && task.how != ExitLog::How::kRunning) clearing_[key] = now_ms(), turns_.enter(task.slice, key);
-  }
-  std::vector<TaskKey> running;
-  for (const auto& [key, task] : log_->tasks()) {
-    known_.insert(task.slice);
-    if (task.how == ExitLog::How::kRunning) running.push_back(key), turns_.enter(task.slice, key);
-  }
-  for (const auto& key : running) take_over_task(key, *log_->find(key));
-  log_has_grown();
-  ask_for_work();
-}
-
-void Launcher::take_over_task(const TaskKey& key, ExitLog::Task& task) {
-  isolator_->started(slice_word(task.slice), key_word(key), task.pid);
-  const int fd = pidfd_open(task.pid);
-  Stat stat;
-  const bool there = fd >= 0 && read_stat(task.pid, stat) && stat.start_ticks <= task.ticks;
-  if (there) pidfds_[key] = fd;
-  if (there && stat.parent == keeper_) return;  // the keeper reaps it, and says so
-  if (!there) {
-    if (fd >= 0) close(fd);
-    // It may have ended between our reading of the log and now, under the keeper's eyes.
-    log_has_grown();
-    if (task.how == ExitLog::How::kRunning) not_known(key);
-    return;
-  }
-  struct epoll_event event {};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
-  watched_[fd] = key;
-}
-
 Result<> Launcher::loop() {
   struct epoll_event events[32];
+  lease_.set_server(getpid());
   for (;;) {
     // The last children are those that remove what tasks had on disk.
     if (stopping_ && clearing_.empty() && killing_.empty() && releasing_.empty() && !recovering_ && no_child()) {
@@ -264,6 +172,10 @@ Result<> Launcher::loop() {
       std::int64_t due = begun_.empty() ? held_.front().due_ms : begun_.front().due_ms;
       if (!held_.empty()) due = std::min(due, held_.front().due_ms);
       const auto left = static_cast<int>(std::clamp<std::int64_t>(due - now_ms(), 0, kHoldBusyMs));
+      wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
+    }
+    if (lease_due_ms_ != 0) {
+      const auto left = static_cast<int>(std::clamp<std::int64_t>(lease_due_ms_ - now_ms(), 0, 60'000));
       wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
     }
     const int n = epoll_wait(epoll_, events, 32, wait_ms);
@@ -297,6 +209,7 @@ Result<> Launcher::loop() {
     }
     forget_all();
     tell_due();
+    if (lease_due_ms_ != 0 && now_ms() >= lease_due_ms_) end_leased();
     if (n <= 0 && work_ms_ >= 0) work();
   }
 }
@@ -340,7 +253,8 @@ void Launcher::read_agent() {
           using P = std::decay_t<decltype(p)>;
           if constexpr (std::is_same_v<P, Hello> || std::is_same_v<P, Prepare> || std::is_same_v<P, Release> ||
                         std::is_same_v<P, Start> || std::is_same_v<P, Signal> || std::is_same_v<P, Forget> ||
-                        std::is_same_v<P, Measure> || std::is_same_v<P, LimitLent> || std::is_same_v<P, Squeeze>) {
+                        std::is_same_v<P, Measure> || std::is_same_v<P, LimitLent> || std::is_same_v<P, Squeeze> ||
+                        std::is_same_v<P, Lease>) {
             if (!stopping_) handle(std::move(p));
           } else {
             note(Error(Code::kInvalid, "a packet that only the launcher may send"));
@@ -384,7 +298,7 @@ void Launcher::tell_held() {
 
 void Launcher::send_end(const TaskKey& key, const ExitLog::Task& task) {
   send(Ended{key, task.how == ExitLog::How::kEnded, task.wait_status, task.cpu, task.out_of_memory, task.mem_peak,
-             task.started_wall, task.ended_wall});
+             task.started_wall, task.ended_wall, task.fenced});
 }
 
 bool Launcher::no_hurry(const SliceId& slice) const { return turns_.waiting(slice) >= kWaitingEnough && agent_.open(); }
@@ -505,6 +419,8 @@ void Launcher::next_in_turn(const SliceId& slice) {
 void Launcher::begin(Start start) {
   const auto fail = [&](std::string reason) { send(StartFailed{start.task, std::move(reason), false}); };
   const std::string slice = slice_word(start.slice), task = key_word(start.task);
+  if (start.spec.fence_lease && lease_until() != 0 && now_ms() >= lease_until() && !hooks::mutant("launcher.no_fence"))
+    return fail(std::string(kLeaseOver));
   auto groups = users_.groups(start.spec.user, start.spec.uid, start.spec.gid, now_ms());
   if (!groups) return fail(groups.error().text());
   Launch plan;
@@ -532,8 +448,10 @@ void Launcher::begin(Start start) {
   record.pid = launched.pid;
   record.ticks = launched.ticks;
   record.leaf = leaf;
+  record.lease_grace_ms = lease_grace_ms(start.spec);
   record.started_wall = wall_now();
   turns_.enter(start.slice, start.task);
+  if (record.lease_grace_ms >= 0) leased(start.task, record);
   log_->started(start.task, std::move(record));
   rebooted_ = false;
   hold_start(start, launched.pid);
@@ -582,7 +500,7 @@ Launched Launcher::start_in_leaf(const Start& start, Launch& plan, LaunchFailed&
       plan.entry = *std::move(entry);
       plan.marker = isolator_->marker(slice, task);
       plan.record_prefix = start_prefix(start.task, start.slice);
-      plan.record_suffix = start_suffix(isolator_->leaf(slice, task));
+      plan.record_suffix = start_suffix(isolator_->leaf(slice, task), lease_grace_ms(start.spec));
       plan.log_fd = log_->fd();
       plan.null_fd = null_fd_;
       plan.privileged = privileged_;
@@ -734,6 +652,7 @@ void Launcher::clear_leaf(const TaskKey& key) {
 void Launcher::cleared(const TaskKey& key, const ExitLog::Task& task) {
   const SliceId slice = task.slice;
   turns_.leave(slice, key);
+  if (leased_.erase(key) + fenced_.erase(key) != 0) next_lease_due();
   if (!stopping_) next_in_turn(slice);
   if (const auto* same = log_->find(key)) tell(key, *same);
 }

@@ -19,6 +19,7 @@
 #include "agent/launcher/child.h"
 #include "agent/launcher/exit_log.h"
 #include "agent/launcher/keeper.h"
+#include "agent/launcher/lease.h"
 #include "agent/launcher/proofs.h"
 #include "agent/launcher/scratch.h"
 #include "agent/launcher/turns.h"
@@ -59,6 +60,7 @@ class Launcher {
   void handle(const Measure&);
   void handle(const LimitLent& limit);
   void handle(const Squeeze& squeeze);
+  void handle(const Lease& lease);
   void send(const Packet& packet);
   void begin(Start start);
   void next_in_turn(const SliceId& slice);
@@ -69,6 +71,12 @@ class Launcher {
   void tell_held();  // ends
   void send_end(const TaskKey& key, const ExitLog::Task& task);
   void tell(const TaskKey& key, const ExitLog::Task& task);  // StartedTask or Ended
+
+  // Tasks with fence = lease. See lease.h
+  void leased(const TaskKey& key, const ExitLog::Task& task);  // runs
+  void end_leased();                                           // what is due
+  void next_lease_due();
+  [[nodiscard]] std::int64_t lease_until() const;
 
   // Ends.
   void reap();
@@ -113,6 +121,11 @@ class Launcher {
   std::vector<TaskKey> forgets_;  // of this turn
   std::deque<Held> held_;         // ends not told yet, oldest first: their slices have work enough
   Turns turns_;
+  LeasePage lease_;
+  std::set<TaskKey> leased_;                // run, and end with the lease
+  std::map<TaskKey, std::int64_t> fenced_;  // of those: asked to end; killed then (ms)
+  std::int64_t lease_due_ms_ = 0;           // when one of either is due; 0: never
+  std::int64_t opened_ms_ = 0;
   std::map<int, TaskKey> watched_;  // by pidfd
   std::map<TaskKey, int> pidfds_;   // of tasks that are not our children
   int work_ms_ = -1;                // next try; -1: nothing to do

@@ -169,6 +169,7 @@ struct Encoder {
   std::string operator()(const Squeeze& p) const {
     return "squeeze " + slice_word(p.slice) + " " + std::to_string(p.mem_high.value) + "\n";
   }
+  std::string operator()(const Lease& p) const { return "lease " + std::to_string(p.until_ms) + "\n"; }
   std::string operator()(const Measured& p) const {
     std::string out = "measured\n";
     for (const auto& s : p.slices)
@@ -192,7 +193,7 @@ struct Encoder {
   std::string operator()(const Ended& p) const {
     return "ended " + key_word(p.task) + (p.known ? " 1 " : " 0 ") + std::to_string(p.wait_status) + " " +
            std::to_string(p.cpu.count()) + (p.out_of_memory ? " 1 " : " 0 ") + std::to_string(p.mem_peak.value) + " " +
-           std::to_string(p.started.count()) + " " + std::to_string(p.ended.count()) + "\n";
+           std::to_string(p.started.count()) + " " + std::to_string(p.ended.count()) + (p.fenced ? " 1\n" : "\n");
   }
 };
 
@@ -363,6 +364,8 @@ Result<Packet> decode(std::string_view bytes) {
     packet = Measure{};
   } else if (kind == "lent") {
     packet = LimitLent{Bytes{w.num<std::int64_t>(0)}};
+  } else if (kind == "lease") {
+    packet = Lease{w.num<std::int64_t>(0)};
   } else if (kind == "squeeze") {
     Squeeze p;
     p.slice = w.slice();
@@ -398,6 +401,7 @@ Result<Packet> decode(std::string_view bytes) {
       p.started = Duration(w.num<std::int64_t>(0));
       p.ended = Duration(w.num<std::int64_t>(0));
     }
+    if (w.more()) p.fenced = w.flag();
     packet = std::move(p);
   } else {
     return malformed(kind);

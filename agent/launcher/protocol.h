@@ -7,11 +7,11 @@
 // The agent starts the keeper detached (own session), and either outlives it. All three append to the exit log, each record
 // one write() with O_APPEND:
 //   "B boot-id\n"                                          first line of a log
-//   "S task-key slice pid start-ticks leaf\n"               by the child itself, between vfork and exec: no task runs unrecorded
+//   "S task-key slice pid start-ticks leaf [lease=grace-ms]\n"  by the child itself, between vfork and exec: no task runs unrecorded
 //   "E pid wait-status cpu-us oom mem-peak-bytes\n"         by whoever reaped it: the launcher (with cgroup usage) or the keeper (0 0)
 //   "X task-key reason\n"                                   start failed after S: as if it had never been
 //   "F task-key\n"                                          agent has a durable terminal status: may be forgotten
-//   "U task-key\n", "R task-key cpu-us oom mem-peak\n"      see exit_log.h
+//   "U task-key\n", "R task-key cpu-us oom mem-peak\n", "N task-key\n"   see exit_log.h
 // A record belongs to the latest S of its pid. Reading the log again gives the state; it is rewritten without forgotten
 // tasks when it has grown to twice what is live (launcher only, under flock).
 //
@@ -76,6 +76,9 @@ struct Squeeze {
   SliceId slice;
   Bytes mem_high;  // 0: as it was prepared
 };
+struct Lease {
+  std::int64_t until_ms = 0;  // CLOCK_BOOTTIME; from then on tasks with spec.fence_lease are ended. See lease.h
+};
 
 // launcher -> agent
 struct State {
@@ -113,6 +116,7 @@ struct Ended {
   bool out_of_memory = false;
   Bytes mem_peak;
   Duration started{0}, ended{0};  // wall time; 0: by an earlier launcher
+  bool fenced = false;            // by the launcher itself, as its lease was over
 };
 
 struct Measured {
@@ -124,7 +128,7 @@ struct Measured {
 };
 
 using Packet = std::variant<Hello, Prepare, Release, Start, Signal, Forget, State, Prepared, Released, StartedTask, StartFailed,
-                            Ended, Measure, LimitLent, Squeeze, Measured>;
+                            Ended, Measure, LimitLent, Squeeze, Lease, Measured>;
 
 // One word for a task and for a slice, in packets and in the exit log: "FRAMEWORK|TASK", "FRAMEWORK#NUMBER".
 std::string key_word(const TaskKey& key);

@@ -100,7 +100,7 @@ class Host {
   void on(const RunProbe& action);
   void on(const MeasureUsage& action);
   template <class Other>
-  void on(const Other&) {}  // limits and warm instances: nothing of them is modelled
+  void on(const Other&) {}  // limits, leases and warm instances: nothing of them is modelled
 
   EventQueue& queue_;
   Rng rng_;

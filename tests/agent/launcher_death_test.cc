@@ -280,7 +280,7 @@ TEST_F(LauncherExitLog, IsRewrittenWhenLargeAndAKeeperFollowsToTheNewFile) {
     task.pid = 1000 + i;
     task.leaf = "t1";
     const TaskKey k = key("task-with-a-name-of-some-length-" + std::to_string(i));
-    write(launcher::start_prefix(k, task.slice) + std::to_string(task.pid) + " 0" + launcher::start_suffix("t1"));
+    write(launcher::start_prefix(k, task.slice) + std::to_string(task.pid) + " 0" + launcher::start_suffix("t1", -1));
     log->started(k, task);
     ASSERT_TRUE(log->ended(k, 0, Duration(1), false, Bytes{1}));
     ASSERT_TRUE(log->forget({k}));

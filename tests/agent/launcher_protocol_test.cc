@@ -46,6 +46,8 @@ std::vector<std::string> samples() {
           encode(Released{kSlice}),
           encode(StartedTask{kTask, 77}),
           encode(StartFailed{kTask, "chdir /x: No such file or directory"}),
+          encode(Ended{kTask, true, 15, Duration(1), false, {}, seconds(1), seconds(2), true}),
+          encode(Lease{1234567}),
           encode(Ended{kTask, true, 0x8b, Duration(1'000'001), true, Bytes{1LL << 40}})};
 }
 

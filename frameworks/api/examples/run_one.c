@@ -1,6 +1,6 @@
 /* run_one: run one command in one slice, say how it ended, and exit with its code.
  *
- *   run_one [--config FILE] [--name NAME] [--cpus N] [--mem MIB] [--output FILE] -- COMMAND [ARG]...
+ *   run_one [--config FILE] [--name NAME] [--cpus N] [--mem MIB] [--output FILE] [--fence] -- COMMAND [ARG]...
  *
  * The whole life of a framework in one page: demand, offer, accept, slice, launch, status, goodbye. */
 #include <bourse/framework.h>
@@ -17,6 +17,7 @@ static char** command;
 static const char* output;
 static bourse_shape* shape;
 static int accepted, launched; /* done once each */
+static int fence;              /* ends on its host when that hears no master any more: it could be started elsewhere */
 static int exit_code = FAILED;
 
 static void must(int rc, bourse_client* client, const char* what) {
@@ -70,6 +71,7 @@ static void on_slice(void* user, bourse_client* client, const bourse_slice_event
   bourse_task_spec_env(spec, "PATH=/usr/local/bin:/usr/bin:/bin");
   if (getcwd(directory, sizeof directory)) bourse_task_spec_directory(spec, directory);
   if (output) bourse_task_spec_files(spec, NULL, output, NULL, 0);
+  bourse_task_spec_fence(spec, fence);
   /* Task ids are never used twice: ours has the number of this life in it. */
   snprintf(task, sizeof task, "run.%llu", (unsigned long long)bourse_client_incarnation(client));
   printf("slice %llu on %s: starting %s\n", (unsigned long long)slice->slice, slice->agent, task);
@@ -107,8 +109,8 @@ static void on_refused(void* user, bourse_client* client, const bourse_refused_e
 }
 
 int main(int argc, char** argv) {
-  static const struct option names[] = {{"config", 1, 0, 'f'}, {"name", 1, 0, 'n'},   {"cpus", 1, 0, 'c'},
-                                        {"mem", 1, 0, 'm'},    {"output", 1, 0, 'o'}, {0, 0, 0, 0}};
+  static const struct option names[] = {{"config", 1, 0, 'f'}, {"name", 1, 0, 'n'},  {"cpus", 1, 0, 'c'}, {"mem", 1, 0, 'm'},
+                                        {"output", 1, 0, 'o'}, {"fence", 0, 0, 'F'}, {0, 0, 0, 0}};
   char error[512] = "";
   bourse_client_options options = {
       .size = sizeof options, .framework = "run-one", .automatic_acks = 1, .error = error, .error_size = sizeof error};
@@ -130,10 +132,13 @@ int main(int argc, char** argv) {
     if (option == 'o') output = optarg;
     if (option == 'c') cpus = atol(optarg), wrong |= cpus < 1 || cpus > 1000000;
     if (option == 'm') mem = atol(optarg), wrong |= mem < 1 || mem > 100000000;
+    if (option == 'F') fence = 1;
     if (option == '?') wrong = 1;
   }
   if (wrong || optind == argc) {
-    fprintf(stderr, "usage: run_one [--config FILE] [--name NAME] [--cpus N] [--mem MIB] [--output FILE] -- COMMAND [ARG]...\n");
+    fprintf(stderr,
+            "usage: run_one [--config FILE] [--name NAME] [--cpus N] [--mem MIB] [--output FILE] [--fence] -- "
+            "COMMAND [ARG]...\n");
     return FAILED;
   }
   command = argv + optind;
