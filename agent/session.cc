@@ -170,7 +170,11 @@ void AgentSession::heartbeat_due(Time now, Actions& out) {
   Counters figures;
   if (make_figures_ && now.mono - last_figures_ >= heartbeat_) figures = make_figures_();
   if (!figures.empty()) last_figures_ = now.mono;
-  if (now.mono - last_sent_ >= heartbeat_ || !figures.empty()) say(now, out, Heartbeat{now.wall, false, std::move(figures)});
+  // Also when it says much else: what its clock says.
+  if (now.mono - last_sent_ >= heartbeat_ || !figures.empty() || now.mono - last_wall_ >= kWallEvery * heartbeat_) {
+    last_wall_ = now.mono;
+    say(now, out, Heartbeat{now.wall, false, std::move(figures)});
+  }
   Duration next = last_sent_ + heartbeat_ - now.mono;
   if (peer_timeout_ > Duration(0)) next = std::min(next, last_heard_ + peer_timeout_ - now.mono);
   out.arm(timer_key(AgentTimer::kHeartbeat), std::max<Duration>(next, milliseconds(1)));

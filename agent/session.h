@@ -78,6 +78,7 @@ class AgentSession {
   enum class Phase { kIdle, kBackOff, kKnock, kHello, kUp };  // kKnock: a master that did not lead is asked whether it does now
   static constexpr Duration kHelloEvery = seconds(1), kRefusedRetry = seconds(30);
   static constexpr std::uint32_t kHellosPerMaster = 5;
+  static constexpr int kWallEvery = 6;  // heartbeats
   void hello(Time now, Actions& out);
   void knock(Time now, Actions& out);
   void wait_for(Time now, const MasterSearch::Next& next, Actions& out);
@@ -95,7 +96,7 @@ class AgentSession {
   std::uint32_t hellos_ = 0;
   bool knock_ = false;        // after the back-off, rather than a hello
   bool fence_armed_ = false;  // since the last Welcome
-  Duration heartbeat_{0}, peer_timeout_{0}, fence_{0}, last_sent_{0}, last_heard_{0};
+  Duration heartbeat_{0}, peer_timeout_{0}, fence_{0}, last_sent_{0}, last_heard_{0}, last_wall_{0};
 };
 
 }  // namespace bourse

@@ -172,6 +172,7 @@ void confirm_slices(House& h, AgentIx ix, const AgentHello& hello, bool new_sess
     }
     const bool was_up = row->state == SliceRow::State::kUp;
     row->state = SliceRow::State::kUp;
+    h.views.slice(row->spec.id);
     if (!was_up) gang_slice_up(h, *row);
     // Also tells a connected framework that the agent is back, so that it can ask what became of its last words.
     if (new_session || !was_up) h.send(h.frameworks.at(row->framework).peer, SliceUp{hello.agent, row->spec, row->unhealthy});

@@ -127,6 +127,7 @@ void Allocator::extend_accumulation(House& h, FrameworkIx framework, std::uint64
       if (offer.reservation != accumulation.reservation) continue;
       offer.expires = std::max(offer.expires, deadline + h.options.offer_ttl);
       h.offers.deadlines.push(offer.expires, id);
+      h.views.offer(id);
     }
   }
 }

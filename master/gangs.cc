@@ -76,7 +76,7 @@ void gang_member_holds(House& h, std::uint32_t number, AgentIx member) {
   gang.deadline = h.now.mono + h.options.gang_hold;
   h.gangs.deadlines.push(gang.deadline, number);
   for (const SliceId& id : gang.slices) {
-    if (SliceRow* row = h.slices.find(id); row != nullptr) row->state = SliceRow::State::kCommitting;
+    if (SliceRow* row = h.slices.find(id); row != nullptr) row->state = SliceRow::State::kCommitting, h.views.slice(id);
   }
   for (const auto& [agent, holds] : gang.held) h.send(h.agents.at(agent).way(), commit);
 }
@@ -121,6 +121,7 @@ void adopt_gangs(House& h, AgentIx agent) {
     std::set<AgentIx> agents;
     for (SliceRow* row : holding) {
       row->state = SliceRow::State::kCommitting;
+      h.views.slice(row->spec.id);
       agents.insert(row->agent);
     }
     for (const AgentIx member : agents) h.send(h.agents.at(member).way(), CommitGang{owner.id, gang});

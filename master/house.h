@@ -28,6 +28,7 @@
 #include "master/roles.h"
 #include "master/sessions.h"
 #include "master/slices.h"
+#include "master/tracer.h"
 #include "master/view.h"
 
 namespace bourse::house {
@@ -75,6 +76,7 @@ struct House {
   std::map<Ticket, std::vector<Operation>> operations;  // carried out when their records are durable
   ReloadTable reloads;
   ViewTable views;
+  MasterTracer traces;
   EventLog events;
   std::string acting;  // identity of the operator whose action is being checked and recorded
 

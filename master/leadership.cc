@@ -14,6 +14,12 @@ Duration Leadership::Clock::best() const {
   return *std::max_element(offsets.begin(), offsets.begin() + static_cast<std::ptrdiff_t>(std::min(n, offsets.size())));
 }
 
+std::string Leadership::clock_text(const std::map<std::uint32_t, Clock>& of, std::uint32_t row) const {
+  const auto found = of.find(row);
+  if (found == of.end()) return {};
+  return std::to_string(std::chrono::duration_cast<milliseconds>(found->second.best() - offset).count());
+}
+
 // --- leading ---------------------------------------------------------------------------------------------------------
 
 void take_the_lead(House& h) {
@@ -124,6 +130,32 @@ void look_at_clocks(House& h) {
   h.out->hand_over = true;
 }
 
+constexpr Duration kClockShown = milliseconds(20);  // a difference that is worth telling readers
+
+// Readers see what it says now, where that differs; and whoever looks after it is told once in a while when it is far off.
+void peer_clock(House& h, const Session& from, Leadership::Clock& clock, const std::string& who) {
+  Leadership& m = h.masters;
+  const Duration off = clock.best() - m.offset;
+  if (std::chrono::abs(off - clock.shown) >= kClockShown) {
+    clock.shown = off;
+    if (from.who == kAgent)
+      h.ledger.viewed.add(from.row);
+    else
+      h.views.framework(from.row);
+  }
+  const bool rare = clock.warned >= Duration(0) && h.now.mono - clock.warned < Leadership::kWarnEvery;
+  if (std::chrono::abs(off) <= Leadership::kDriftMost || clock.n < clock.offsets.size() || rare ||
+      hooks::mutant("master.no_clock_warning"))
+    return;
+  clock.warned = h.now.mono;
+  h.log(LogLevel::kWarn, "peer_clock_off",
+        {{"who", who},
+         {"ahead", (off < Duration(0) ? "-" : "") + format_duration(std::chrono::abs(off))},
+         {"clocks", std::to_string(m.clocks)},
+         {"hint", "see that its host's clock is set by NTP"},
+         {"then", "ignoring"}});
+}
+
 }  // namespace
 
 void on_heartbeat(House& h, const Session& from, const Message& message) {
@@ -131,9 +163,12 @@ void on_heartbeat(House& h, const Session& from, const Message& message) {
   if (from.who == kAgent) on_figures(h, from.row, beat.figures);
   const Duration wall = beat.wall;
   if (wall <= Duration(0)) return;  // it does not say
-  if (from.who == kAgent) h.masters.agents[from.row].add(wall - h.now.wall);
-  if (from.who == kFramework) h.masters.frameworks[from.row].add(wall - h.now.wall);
-  if (h.now.mono - h.masters.looked >= Leadership::kDriftEvery) look_at_clocks(h);
+  Leadership& m = h.masters;
+  if (from.who == kAgent) m.agents[from.row].add(wall - h.now.wall);
+  if (from.who == kFramework) m.frameworks[from.row].add(wall - h.now.wall);
+  if (h.now.mono - m.looked >= Leadership::kDriftEvery) look_at_clocks(h);
+  if (from.who == kAgent) peer_clock(h, from, m.agents[from.row], "agent " + h.agents.at(from.row).id.str());
+  if (from.who == kFramework) peer_clock(h, from, m.frameworks[from.row], "framework " + h.frameworks.at(from.row).id.str());
 }
 
 void on_masters(House& h, const MastersChanged& event) {

@@ -45,10 +45,13 @@ class Leadership {
   struct Clock {
     std::array<Duration, 4> offsets{};
     std::size_t n = 0;
+    Duration shown{0}, warned{-1};
     void add(Duration value) { offsets[n++ % offsets.size()] = value; }
     [[nodiscard]] Duration best() const;
   };
   std::map<std::uint32_t, Clock> agents, frameworks;  // by row
+  // How far its clock is ahead of the median, in ms; "" where it has not said.
+  [[nodiscard]] std::string clock_text(const std::map<std::uint32_t, Clock>& of, std::uint32_t row) const;
 
   Duration looked{0}, warned{-1}, handed_over{-1};
   std::map<std::uint64_t, Duration> refused;

@@ -15,6 +15,7 @@
 #include "common/world/log_file.h"
 #include "common/world/program.h"
 #include "common/world/reactor.h"
+#include "common/world/trace_export.h"
 #include "common/world/transport.h"
 #include "master/front.h"
 #include "master/master.h"
@@ -30,6 +31,7 @@ struct World {
   Context context;
   LogFile::Content content;
   std::unique_ptr<LogFile> log;
+  std::unique_ptr<TraceExporter> tracer;
   std::unique_ptr<RaftWorld> raft;
   std::unique_ptr<Master> master;
   std::unique_ptr<Listener> listener;
@@ -115,6 +117,10 @@ Result<> run(Program& program) {
   options.policy = w.policy->choice();
   options.policies = &w.policy->catalog();
   options.policy_guard = w.policy->guard();
+  if (auto tracing = BOURSE_TRY(trace_options(config, "bourse-master"))) {
+    options.trace = true;
+    w.tracer = BOURSE_TRY(TraceExporter::open(*std::move(tracing)));
+  }
   w.master = std::make_unique<Master>(std::move(options));
 
   Driver::Hooks hooks;
@@ -135,6 +141,7 @@ Result<> run(Program& program) {
     w.readers->publish(std::move(views), w.master->epoch(), w.master->cluster());
   };
   hooks.stop = [&w] { w.reactor.stop(); };
+  if (w.tracer) hooks.spans = [&w](std::vector<Span> spans) { w.tracer->add(std::move(spans)); };
   w.driver = std::make_unique<Driver>(w.reactor, *w.master, std::move(hooks));
   w.front->serve(*w.listener, *w.driver, *w.policy, *w.readers);
   w.front->taken = [&w](const Config& taken) { w.raft->raft().set_lease(taken.duration("master", "leader_lease")); };

@@ -28,6 +28,7 @@ struct MasterOptions {
   bool replicated = false;       // the registry's log is one of several masters, or of one of that kind: lead when Leader says so
   bool trust_identities = true;  // false: peers without keys may be anyone (simulator, inproc tests)
   std::string name = "master";   // among the masters
+  bool trace = false;            // tell of offers and slices that come with a trace context, as spans
   Duration leader_lease = seconds(8);
   std::int64_t pid = 0;  // reported by status
   std::string endpoint;  // reported by status

@@ -29,6 +29,7 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
   const std::uint64_t id = (h.epoch.value << kEpochShift) | ++h.offers.last;
   offer.id = OfferId(id);
   offer.generation = Generation(1);
+  offer.made = h.now.wall;
   FrameworkRow& framework = h.frameworks.at(offer.framework);
   if (offer.kept_under != 0) {
     h.ledger.offer_kept(offer.agent, offer.kept_under, offer.resources);
@@ -47,12 +48,14 @@ std::uint64_t make_offer(House& h, OfferRow offer) {
   h.offers.deadlines.push(offer.expires, id);
   h.made[offer.framework].push_back(id);
   h.offers.open.emplace_hint(h.offers.open.end(), id, std::move(offer));
+  h.views.offer(id);
   ++h.counters.offers_made;
   return id;
 }
 
 void grow_offer(House& h, std::uint64_t id, const Resources& more, std::uint64_t units) {
   OfferRow& offer = h.offers.open.at(id);
+  h.views.offer(id);
   h.book(offer.revocable).move(offer.agent, more, Pool::kFree, Pool::kOffered);
   // Not the sum: two parts of one device may count as one.
   const bool devices = !offer.resources.devices.empty();
@@ -69,6 +72,7 @@ void end_offer(House& h, std::uint64_t id, std::optional<OfferEnd> tell) {
   BOURSE_ASSERT(found != h.offers.open.end(), "offer " + std::to_string(id) + " ends twice");
   const OfferRow offer = std::move(found->second);
   h.offers.open.erase(found);
+  h.views.offer(id, true);
   FrameworkRow& framework = h.frameworks.at(offer.framework);
   framework.offers.erase(id);
   h.agents.at(offer.agent).offers.erase(id);
@@ -266,6 +270,7 @@ void carry_out(House& h, FrameworkIx ix, const Accept::Item& item, Plan& plan, s
   offer.resources = std::move(plan.rest);
   if (item.keep_rest && !offer.resources.empty()) {
     offer.units -= taken;
+    h.views.offer(plan.offer);
     h.placements.remove(agent, h.frameworks.at(ix).id, offer.group, taken);
     if (LineRow* line = line_of(h, offer); line != nullptr) line->offered -= std::min(line->offered, taken);
   } else {
@@ -317,6 +322,7 @@ void on_accept(House& h, const Session& from, const Message& message) {
     reply.items.push_back({item.offer, plan.code, plan.reason});
     if (plan.code == Code::kOk) {
       account_for(h, ix, accept, item);
+      h.traces.taken(h, message.trace, h.offers.open.at(plan.offer), plan.slices);
       carry_out(h, ix, item, plan, gang_row, carves);
     } else if (plan.offer != 0 && !item.keep_rest) {
       end_offer(h, plan.offer, std::nullopt);

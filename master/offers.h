@@ -29,6 +29,7 @@ struct OfferRow {
   bool revocable = false;        // out of House::lent
   std::string group{};           // of the line's shape
   std::string reserved{};        // the operators' reservation that it is part of
+  Duration made{0};              // wall
   std::uint64_t kept_under = 0;  // where it comes from when it is made: what the ledger keeps under this; 0: what is free
 };
 

@@ -44,6 +44,7 @@ SliceRow& add_slice(House& h, SliceRow row, Pool from) {
   framework.claims.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.insert(row.spec.id);
   h.placements.add(h, row.agent, row.spec.id.framework, row.spec.group, 1);
+  h.views.slice(row.spec.id);
   return h.slices.add(std::move(row));
 }
 
@@ -58,6 +59,8 @@ void end_slice(House& h, const SliceId& id, SliceEnd end, const std::string& rea
   tell_gone(h, *found, end, reason);
   const SliceRow row = std::move(*found);
   h.slices.erase(id);
+  h.views.slice(row.spec.id, true);
+  h.traces.slice_ended(h, row.spec.id, reason);
   FrameworkRow& framework = h.frameworks.at(row.framework);
   framework.slices.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.erase(row.spec.id);
@@ -79,6 +82,7 @@ void lose_slice(House& h, const SliceId& id, SliceEnd end, const std::string& re
 void release_slice(House& h, SliceRow& row, Duration grace) {
   row.state = SliceRow::State::kReleasing;
   row.grace = grace;
+  h.views.slice(row.spec.id);
   h.send(h.agents.at(row.agent).way(), ReleaseSlices{{row.spec.id}, grace, !row.revoked.empty(), row.revoked});
 }
 
@@ -99,6 +103,7 @@ void on_slice_up(House& h, const Session& from, const Message& message) {
     h.send(from.peer, ReleaseSlices{{up.spec.id}, Duration{0}});
     return;
   }
+  h.views.slice(up.spec.id);
   row->spec.cpuset = up.spec.cpuset;
   row->unhealthy = up.unhealthy;
   if (row->state == SliceRow::State::kReleasing) return;
@@ -108,7 +113,7 @@ void on_slice_up(House& h, const Session& from, const Message& message) {
   }
   const bool was_up = std::exchange(row->state, SliceRow::State::kUp) == SliceRow::State::kUp;
   h.send(h.frameworks.at(row->framework).peer, SliceUp{h.agents.at(row->agent).id, row->spec, row->unhealthy});
-  if (!was_up) gang_slice_up(h, *row);
+  if (!was_up) h.traces.slice_up(h, up.spec.id), gang_slice_up(h, *row);
 }
 
 void on_slice_gone(House& h, const Session& from, const Message& message) {
@@ -133,6 +138,7 @@ void on_release(House& h, const Session& from, const Message& message) {
       continue;
     }
     row->state = SliceRow::State::kReleasing;
+    h.views.slice(id);
     row->grace = release.grace;
     ReleaseSlices& part = by_agent[row->agent];
     part.grace = release.grace;

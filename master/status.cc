@@ -123,6 +123,7 @@ Row agent_row(const House& h, AgentIx ix) {
       ++healthy;
   return {row.id.str(),
           {{"state", agent_state(h, ix)},
+           {"clock_ms", h.masters.clock_text(h.masters.agents, ix)},
            {"cpus_total", format_cpus(a.total.cpus)},
            {"cpus_free", format_cpus(a.free.cpus)},
            {"mem_total", format_size(a.total.mem)},
@@ -170,21 +171,24 @@ Row framework_row(const House& h, FrameworkIx ix) {
            {"slices", std::to_string(row.slices.size())},
            {"offers", std::to_string(row.offers.size())},
            {"unmet", std::to_string(unmet)},
+           {"clock_ms", h.masters.clock_text(h.masters.frameworks, ix)},
            {"cpus_used", format_cpus(MilliCpus(row.used.cpus))},
            {"mem_used", format_size(Bytes(row.used.mem))},
            {"accumulating", gathers ? "line " + std::to_string(gathering->second.line) : ""},
            {"demand", lines}}};
 }
 
-Row offer_row(const House& h, const OfferRow& offer) {
-  return {std::to_string(offer.id.value),
-          {{"framework", h.frameworks.at(offer.framework).id.str()},
-           {"agent", h.agents.at(offer.agent).id.str()},
-           {"line", std::to_string(offer.line)},
-           {"units", std::to_string(offer.units)},
-           {"expires_in", format_duration(std::max(Duration{0}, offer.expires - h.now.mono))},
-           {"reservation", offer.reservation.value != 0 ? std::to_string(offer.reservation.value) : offer.reserved},
-           {"resources", to_text(offer.resources)}}};
+Row offer_row(const House& h, const OfferRow& offer, bool view = false) {
+  const Duration left = std::max(Duration{0}, offer.expires - h.now.mono);
+  return {
+      std::to_string(offer.id.value),
+      {{"framework", h.frameworks.at(offer.framework).id.str()},
+       {"agent", h.agents.at(offer.agent).id.str()},
+       {"line", std::to_string(offer.line)},
+       {"units", std::to_string(offer.units)},
+       view ? std::pair{"expires_us", std::to_string((h.now.wall + left).count())} : std::pair{"expires_in", format_duration(left)},
+       {"reservation", offer.reservation.value != 0 ? std::to_string(offer.reservation.value) : offer.reserved},
+       {"resources", to_text(offer.resources)}}};
 }
 
 Row slice_row(House& h, const SliceId& id) {
@@ -200,23 +204,11 @@ Row slice_row(House& h, const SliceId& id) {
            {"revocable", row.spec.revocable ? "yes" : ""}}};
 }
 
-// Walks slices in the order (framework, number), by the owners' own sets; ghosts' are not shown.
 void slices_page(House& h, const std::string& after, std::uint32_t limit, StatusReply& reply) {
-  const auto hash = after.rfind('#');
-  const FrameworkId from(hash == std::string::npos ? after : after.substr(0, hash));
-  std::uint64_t number = 0;
-  if (hash != std::string::npos) number = std::strtoull(after.c_str() + hash + 1, nullptr, 10);
-  for (auto it = h.frameworks.by_name().lower_bound(from); it != h.frameworks.by_name().end(); ++it) {
-    const FrameworkRow& row = h.frameworks.at(it->second);
-    auto slice = it->first == from && hash != std::string::npos ? row.slices.upper_bound(number) : row.slices.begin();
-    for (; slice != row.slices.end(); ++slice) {
-      if (reply.rows.size() == limit) {
-        reply.more = true;
-        return;
-      }
-      reply.rows.push_back(slice_row(h, {row.id, *slice}));
-    }
-  }
+  std::vector<SliceId> some = slices_after(h, after, std::size_t{limit} + 1);
+  reply.more = some.size() > limit;
+  if (reply.more) some.pop_back();
+  for (const SliceId& id : some) reply.rows.push_back(slice_row(h, id));
 }
 
 Row line_row(const FrameworkRow& row, const LineRow& line) {
@@ -366,6 +358,24 @@ void page(const Map& map, typename Map::const_iterator from, std::uint32_t limit
 
 }  // namespace
 
+// By the owners' own sets; ghosts' are not shown.
+std::vector<SliceId> slices_after(const House& h, const std::string& after, std::size_t limit) {
+  std::vector<SliceId> out;
+  const auto hash = after.rfind('#');
+  const FrameworkId from(hash == std::string::npos ? after : after.substr(0, hash));
+  std::uint64_t number = 0;
+  if (hash != std::string::npos) number = std::strtoull(after.c_str() + hash + 1, nullptr, 10);
+  for (auto it = h.frameworks.by_name().lower_bound(from); it != h.frameworks.by_name().end(); ++it) {
+    const FrameworkRow& row = h.frameworks.at(it->second);
+    auto slice = it->first == from && hash != std::string::npos ? row.slices.upper_bound(number) : row.slices.begin();
+    for (; slice != row.slices.end(); ++slice) {
+      if (out.size() == limit) return out;
+      out.push_back({row.id, *slice});
+    }
+  }
+  return out;
+}
+
 std::vector<Row> cluster_view(const House& h) {
   StatusReply reply;
   cluster_row(h, reply);
@@ -373,6 +383,12 @@ std::vector<Row> cluster_view(const House& h) {
 }
 Row agent_view(const House& h, AgentIx ix) { return agent_row(h, ix); }
 Row framework_view(const House& h, FrameworkIx ix) { return framework_row(h, ix); }
+Row offer_view(const House& h, const OfferRow& offer) { return offer_row(h, offer, true); }
+std::optional<Row> slice_view(House& h, const SliceId& id) {
+  const SliceRow* row = h.slices.find(id);
+  if (row == nullptr || h.frameworks.at(row->framework).removed) return std::nullopt;
+  return slice_row(h, id);
+}
 std::vector<Row> demand_view(const House& h, FrameworkIx ix) {
   std::vector<Row> rows;
   const FrameworkRow& row = h.frameworks.at(ix);

@@ -30,6 +30,7 @@ void ViewTable::watched(House& h, const Watched& event) {
     h.lent.viewed.watch(false);
     frameworks_.watch(false);
     agent_names_.clear(), framework_names_.clear(), lines_.clear(), roles_.clear();
+    offers_ = {}, slices_ = {};
     if (armed_) h.out->disarm(TimerKey{kViewTimer, 0, {}});
     armed_ = false;
   }
@@ -45,6 +46,8 @@ void ViewTable::fill(House& h) {
   h.lent.viewed.watch(true);
   frameworks_.watch(true);
   agent_names_.clear(), framework_names_.clear(), lines_.clear(), roles_.clear();
+  offers_ = {}, slices_ = {};
+  offers_filled_ = 0, slices_filled_ = "";
   events_through_ = 0;
   roles_dirty_ = true;
   roles_at_ = Duration{0};
@@ -92,6 +95,8 @@ bool ViewTable::round(House& h, bool now) {
   agents(h, room);
   if (!frameworks_.empty()) roles_dirty_ = true;
   frameworks(h, room);
+  offers(h, room);
+  slices(h, room);
   events(h, room);
   if (room > 0 && (now || (roles_dirty_ && h.now.mono - roles_at_ >= kRolesEvery))) roles(h);
   if (room == 0) return false;
@@ -149,6 +154,51 @@ void ViewTable::frameworks(House& h, std::size_t& room) {
   put(h, std::move(lines));
 }
 
+// All that there are count as changed, a few at a time.
+void ViewTable::offers(House& h, std::size_t& room) {
+  ViewUpdate out = update_of("offers");
+  for (std::size_t n = 0; n < room && offers_filled_; ++n) {
+    const auto next = h.offers.open.upper_bound(*offers_filled_);
+    offers_filled_.reset();
+    if (next == h.offers.open.end()) break;
+    offers_.dirty.insert(next->first);
+    offers_filled_ = next->first;
+  }
+  while (room > 0 && !offers_.dirty.empty()) {
+    const std::uint64_t id = *offers_.dirty.begin();
+    offers_.dirty.erase(offers_.dirty.begin());
+    --room;
+    if (const auto found = h.offers.open.find(id); found != h.offers.open.end()) {
+      offers_.told.insert(id);
+      out.rows.push_back(offer_view(h, found->second));
+    } else if (offers_.told.erase(id) != 0) {
+      out.removed.push_back(std::to_string(id));
+    }
+  }
+  put(h, std::move(out));
+}
+
+void ViewTable::slices(House& h, std::size_t& room) {
+  ViewUpdate out = update_of("slices");
+  if (room > 0 && slices_filled_) {
+    const std::vector<SliceId> some = slices_after(h, *slices_filled_, room);
+    slices_.dirty.insert(some.begin(), some.end());
+    slices_filled_ = some.size() == room ? std::optional(to_text(some.back())) : std::nullopt;
+  }
+  while (room > 0 && !slices_.dirty.empty()) {
+    const SliceId id = *slices_.dirty.begin();
+    slices_.dirty.erase(slices_.dirty.begin());
+    --room;
+    if (auto row = slice_view(h, id)) {
+      slices_.told.insert(id);
+      out.rows.push_back(*std::move(row));
+    } else if (slices_.told.erase(id) != 0) {
+      out.removed.push_back(to_text(id));
+    }
+  }
+  put(h, std::move(out));
+}
+
 void ViewTable::roles(House& h) {
   roles_dirty_ = false;
   roles_at_ = h.now.mono;
@@ -188,6 +238,8 @@ void ViewTable::sweep(House& h) {
     if (sweep_framework_ >= h.frameworks.rows()) sweep_framework_ = 0;
     frameworks_.add(sweep_framework_++);
   }
+  offers_.look_again(sweep_offer_);
+  slices_.look_again(sweep_slice_);
   roles_dirty_ = true;
 }
 

@@ -108,7 +108,11 @@ void Client::Impl::timer(Time now, const TimerKey& key, Actions& out, Up& up) {
       break;
     case kHeartbeatTimer:
       if (phase != Phase::kUp) break;
-      if (!sent_since_tick) send(out, Heartbeat{now.wall});
+      // Also when it says much else: what its clock says.
+      if (!sent_since_tick || ++ticks_without_wall >= kWallEvery) {
+        ticks_without_wall = 0;
+        send(out, Heartbeat{now.wall});
+      }
       sent_since_tick = false;
       out.arm({kHeartbeatTimer, 0, {}}, heartbeat / 2);
       break;

@@ -70,6 +70,8 @@ struct Client::Impl {
   Duration heartbeat = seconds(5), peer_timeout = seconds(30);
   Duration last_heard{0}, welcomed{0};
   bool sent_since_tick = false;
+  static constexpr std::uint32_t kWallEvery = 12;  // ticks
+  std::uint32_t ticks_without_wall = 0;
   bool flush_armed = false, acks_armed = false;
   std::size_t unsaid_acks = 0;    // statuses that the next acknowledgement covers
   Duration acks_said{-kNoLimit};  // when the last acknowledgements left

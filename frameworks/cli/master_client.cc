@@ -231,10 +231,11 @@ ReaderLink* MasterClient::readers() {
   return im.readers.get();
 }
 
-// Where it can be had without disturbing the master's own work, it is had there.
+// Where it can be had without disturbing the master's own work, it is had there. Not so offers: in how long they end is known to the
+// master alone.
 Result<StatusReply> MasterClient::page(const std::string& what, const std::string& after, Duration timeout) {
   Impl& im = *impl_;
-  if (what != "offers" && what != "slices" && readers() != nullptr) {
+  if (what != "offers" && readers() != nullptr) {
     auto reply = im.readers->page(what, after, std::min<Duration>(timeout, kReadersAnswer));
     const Code code = reply ? Code::kOk : reply.error().code();
     if (code != Code::kUnsupported && code != Code::kTimeout && code != Code::kGone) return reply;

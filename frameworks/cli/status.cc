@@ -103,6 +103,13 @@ int table(const std::string& program, const std::vector<Row>& rows, const Reques
   return 0;
 }
 
+// "batch#9" before "batch#10".
+bool by_number(const std::string& a, const std::string& b) {
+  const auto i = a.rfind('#'), j = b.rfind('#');
+  if (const int order = a.compare(0, i, b, 0, j); order != 0) return order < 0;
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
 int show(const std::string& program, const std::string& what, const std::string& about, int argc, char** argv,
          const std::vector<Shown>& shown, const std::vector<std::string_view>& known) {
   Request request;
@@ -115,8 +122,9 @@ int show(const std::string& program, const std::string& what, const std::string&
   if (const int status = app.parse(argc, argv); status >= 0) return status;
   auto client = MasterClient::open();
   if (!client) return failed(program, client.error());
-  const auto rows = (*client)->status(what);
+  auto rows = (*client)->status(what);
   if (!rows) return failed(program, rows.error());
+  if (what == "slices") std::sort(rows->begin(), rows->end(), [](const Row& a, const Row& b) { return by_number(a.name, b.name); });
   if (!request.json) return table(program, *rows, request, shown, known);
   fmt::print("{}\n", json_object({{what, json_list(*rows)}}));
   return 0;
@@ -125,19 +133,20 @@ int show(const std::string& program, const std::string& what, const std::string&
 }  // namespace
 
 int agents_main(int argc, char** argv) {
-  return show("bourse agents", "agents", "Shows the hosts of the cluster as the master sees them.", argc, argv,
-              {{"name", "AGENT"},
-               {"state", "STATE"},
-               {"cpus_total", "CPUS", true},
-               {"cpus_free", "FREE", true},
-               {"mem_total", "MEM", true},
-               {"mem_free", "FREE", true},
-               {"slices", "SLICES", true},
-               {"isolation", "ISOLATION"},
-               {"labels", "LABELS"}},
-              {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",       "leased",
-               "reserved", "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",     "drain_in",
-               "closes",   "shortfall",   "notes",      "lends",     "lent",      "figures",  "nodes",     "device_list"});
+  return show(
+      "bourse agents", "agents", "Shows the hosts of the cluster as the master sees them.", argc, argv,
+      {{"name", "AGENT"},
+       {"state", "STATE"},
+       {"cpus_total", "CPUS", true},
+       {"cpus_free", "FREE", true},
+       {"mem_total", "MEM", true},
+       {"mem_free", "FREE", true},
+       {"slices", "SLICES", true},
+       {"isolation", "ISOLATION"},
+       {"labels", "LABELS"}},
+      {"name",     "state",       "cpus_total", "cpus_free", "mem_total", "mem_free", "offered",   "held",        "leased",
+       "reserved", "unavailable", "devices",    "unhealthy", "slices",    "labels",   "isolation", "cordon",      "drain_in",
+       "closes",   "shortfall",   "notes",      "lends",     "lent",      "figures",  "nodes",     "device_list", "clock_ms"});
 }
 
 int roles_main(int argc, char** argv) {
@@ -210,17 +219,17 @@ int slices_main(int argc, char** argv) {
 }
 
 int frameworks_main(int argc, char** argv) {
-  return show(
-      "bourse frameworks", "frameworks", "Shows the frameworks of the cluster as the master sees them.", argc, argv,
-      {{"name", "FRAMEWORK"},
-       {"role", "ROLE"},
-       {"state", "STATE"},
-       {"slices", "SLICES", true},
-       {"offers", "OFFERS", true},
-       {"unmet", "UNMET", true},
-       {"cpus_used", "CPUS", true},
-       {"mem_used", "MEM", true}},
-      {"name", "role", "state", "incarnation", "slices", "offers", "unmet", "cpus_used", "mem_used", "accumulating", "demand"});
+  return show("bourse frameworks", "frameworks", "Shows the frameworks of the cluster as the master sees them.", argc, argv,
+              {{"name", "FRAMEWORK"},
+               {"role", "ROLE"},
+               {"state", "STATE"},
+               {"slices", "SLICES", true},
+               {"offers", "OFFERS", true},
+               {"unmet", "UNMET", true},
+               {"cpus_used", "CPUS", true},
+               {"mem_used", "MEM", true}},
+              {"name", "role", "state", "incarnation", "slices", "offers", "unmet", "cpus_used", "mem_used", "accumulating",
+               "demand", "clock_ms"});
 }
 
 namespace {

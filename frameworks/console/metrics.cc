@@ -70,6 +70,11 @@ void master_metrics(MetricsText& m, const View& view) {
   gauge("bourse_slices", "slices", "Slices that frameworks have.");
   gauge("bourse_gangs", "gangs", "Gangs that are being put together.");
   gauge("bourse_master_connections", "connections", "Agents, frameworks and tools that are connected to the master.");
+  if (const auto clock = clock_in(view.leader)) {
+    m.gauge("bourse_master_clock_offset_seconds", "How far the leading master's clock is ahead of the median of all.");
+    m.sample(*clock);
+  }
+  gauge("bourse_clocks", "clocks", "Clocks that the leading master compares: masters' and agents'.");
   counter("bourse_master_allocation_passes_total", "passes", "Allocation passes since the master started.");
   counter("bourse_master_offers_made_total", "offers_made", "Offers made since the master started.");
   counter("bourse_master_accepts_total", "accepts", "Accepts that frameworks sent since the master started.");
@@ -110,6 +115,15 @@ void each(MetricsText& m, const Rows& rows, std::string_view name, std::string_v
   for (const auto& row : rows) m.sample(value(row), labels(row));
 }
 
+// Of those that have said what their clock says.
+template <class Rows, class Labels>
+void clocks(MetricsText& m, const Rows& rows, std::string_view name, std::string_view help, Labels labels) {
+  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return row.clock.has_value(); })) return;
+  m.gauge(name, help);
+  for (const auto& row : rows)
+    if (row.clock) m.sample(*row.clock, labels(row));
+}
+
 void role_metrics(MetricsText& m, const View& view) {
   const auto labels = [](const RoleView& r) { return MetricsText::Labels{{"role", r.row.name}}; };
   const auto& rows = view.roles;
@@ -135,6 +149,7 @@ void framework_metrics(MetricsText& m, const View& view) {
        [](auto& f) { return f.cpus_used; });
   each(m, rows, "bourse_framework_memory_used_bytes", "Memory in slices of a framework.", labels,
        [](auto& f) { return f.mem_used; });
+  clocks(m, rows, "bourse_framework_clock_offset_seconds", "How far a framework's clock is ahead of the median of all.", labels);
 }
 
 void agent_metrics(MetricsText& m, const View& view) {
@@ -150,6 +165,7 @@ void agent_metrics(MetricsText& m, const View& view) {
   each(m, rows, "bourse_agent_slices", "Slices on an agent.", labels, [](auto& a) { return a.slices; });
   each(m, rows, "bourse_agent_devices_unhealthy", "Devices of an agent that are not healthy.", labels,
        [](auto& a) { return a.unhealthy; });
+  clocks(m, rows, "bourse_agent_clock_offset_seconds", "How far an agent's clock is ahead of the median of all.", labels);
   const bool any = std::any_of(rows.begin(), rows.end(), [](const AgentView& a) { return !a.figures.empty(); });
   if (!any) return;
   m.gauge("bourse_agent_figure", "What an agent counts by itself: pressure, what it lends, warm instances; see bourse-agent(8).");

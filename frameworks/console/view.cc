@@ -52,8 +52,17 @@ std::uint64_t count_in(const Row& row, std::string_view name) {
   return error == std::errc{} && end == text.data() + text.size() ? value : 0;
 }
 
+std::optional<Duration> clock_in(const Row& row) {
+  const std::string text = cli::field(row, "clock_ms");
+  std::int64_t ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size() || std::abs(ms) > 1'000'000'000'000) return {};
+  return std::chrono::milliseconds(ms);
+}
+
 AgentView agent_view(Row row) {
   AgentView view;
+  view.clock = clock_in(row);
   view.state = cli::field(row, "state");
   view.cpus = cpus_in(row, "cpus_total"), view.cpus_free = cpus_in(row, "cpus_free");
   view.mem = bytes_in(row, "mem_total"), view.mem_free = bytes_in(row, "mem_free");
@@ -74,6 +83,7 @@ AgentView agent_view(Row row) {
 
 FrameworkView framework_view(Row row) {
   FrameworkView view;
+  view.clock = clock_in(row);
   view.role = cli::field(row, "role");
   view.connected = cli::field(row, "state") == "connected";
   view.cpus_used = cpus_in(row, "cpus_used"), view.mem_used = bytes_in(row, "mem_used");

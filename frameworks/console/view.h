@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ struct AgentView {
   MilliCpus cpus, cpus_free;
   Bytes mem, mem_free;
   std::uint64_t slices = 0, devices = 0, unhealthy = 0;
+  std::optional<Duration> clock;                               // ahead of the median of all
   std::vector<std::pair<std::string, std::uint64_t>> figures;  // by name
 };
 struct FrameworkView {
@@ -34,6 +36,7 @@ struct FrameworkView {
   MilliCpus cpus_used;
   Bytes mem_used;
   std::uint64_t slices = 0, offers = 0, unmet = 0;
+  std::optional<Duration> clock;  // as an agent's
 };
 struct RoleView {
   Row row;
@@ -99,6 +102,7 @@ struct View {
   Totals totals;
 };
 
+std::optional<Duration> clock_in(const Row& row);  // "clock_ms"
 AgentView agent_view(Row row);
 FrameworkView framework_view(Row row);
 RoleView role_view(Row row);

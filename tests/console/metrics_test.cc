@@ -37,7 +37,8 @@ View view_of_two() {
                                       {"mem_used", "1GiB"},
                                       {"slices", "5"},
                                       {"offers", "1"},
-                                      {"unmet", "12"}}})};
+                                      {"unmet", "12"},
+                                      {"clock_ms", "-250"}}})};
   view.roles = {
       role_view({"org", {{"weight", "3"}, {"cpus_used", "1.5"}, {"mem_used", "1GiB"}, {"frameworks", "1"}, {"waiting", "1"}}})};
   view.totals = totals_of(view);
@@ -66,7 +67,7 @@ TEST(Metrics, AreTheNumbersOfTheView) {
         "bourse_devices{health=\"good\"} 4", "bourse_devices{health=\"bad\"} 4", "bourse_slices 5",
         "bourse_master_launches_total 7", "bourse_framework_unmet_units{framework=\"batch\",role=\"org/batch\"} 12",
         "bourse_role_weight{role=\"org\"} 3", "bourse_agent_cpus_free{agent=\"h1\"} 2.5", "bourse_agent_up{agent=\"h2\"} 0",
-        "bourse_console_data_age_seconds 2"})
+        "bourse_console_data_age_seconds 2", "bourse_framework_clock_offset_seconds{framework=\"batch\",role=\"org/batch\"} -0.25"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
 }
 

@@ -226,6 +226,29 @@ TEST(Clocks, NeverSoThatNobodyLeads) {
   }
 }
 
+TEST(Clocks, OfFrameworksAndAgentsAreReportedAgainstTheMedian) {
+  Replicated rig;
+  rig.step(Leader{});
+  rig.agent(kA1, "h1", amount(2, 4));
+  rig.agent(kA2, "h2", amount(2, 4));
+  rig.framework(kF1, "batch");
+  const auto wall = [&] { return rig.now + std::chrono::hours(1000); };
+  const auto beats = [&](std::uint64_t peer, Duration ahead, int times) {
+    for (int i = 0; i < times; ++i) rig.run(seconds(2)), rig.say(peer, Heartbeat{wall() + ahead});
+  };
+  beats(kA1, milliseconds(10), 4);
+  beats(kA2, milliseconds(-10), 4);
+  beats(kF1, milliseconds(190), 4);
+  EXPECT_FALSE(rig.logged("event=peer_clock_off"));
+  beats(kF1, seconds(-3), 3);
+  EXPECT_FALSE(rig.logged("event=peer_clock_off")) << "one of the last four said otherwise: it may be the way here";
+  beats(kF1, seconds(-3), 1);
+  EXPECT_TRUE(rig.logged("event=peer_clock_off who=\"framework batch\" ahead=-3s"));
+  beats(kA2, milliseconds(400), 4);
+  EXPECT_TRUE(rig.logged("event=peer_clock_off who=\"agent h2\""));
+  EXPECT_EQ(rig.hand_overs, 0) << "nobody but a master's own clock bars it";
+}
+
 TEST(Clocks, AgentsClocksCount) {
   Replicated rig;
   rig.step(Leader{});

@@ -289,7 +289,7 @@ TEST_F(ReadersTest, UnknownTablesAndMessagesForOthersAreRefusedByName) {
   open();
   Reader r(context, reactor, readers->endpoint());
   ASSERT_TRUE(r.hello());
-  r.say(StatusQuery{1, "slices", "", 0});
+  r.say(StatusQuery{1, "masters", "", 0});
   ASSERT_TRUE(run_until(reactor, [&] { return r.reply.has_value(); }));
   EXPECT_EQ(r.reply->code, Code::kUnsupported);
   r.say(OperatorAction{1, "drain", "h1", ""});
