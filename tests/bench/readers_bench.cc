@@ -30,7 +30,7 @@ using namespace bourse;  // NOLINT: a program, not a header
 
 constexpr int kAgents = 10'000, kFrameworks = 10, kPollers = 50, kRounds = 3;
 constexpr Duration kEvery = milliseconds(2), kPhase = seconds(6), kInterval = seconds(5);
-const char* const kTables[] = {"cluster", "agents", "frameworks", "demand", "roles"};
+const char* const kTables[] = {"cluster", "agents", "frameworks", "offers", "slices", "demand", "roles"};
 
 // --- the pollers' process: a byte on its standard input starts them, another stops them.
 

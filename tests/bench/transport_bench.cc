@@ -114,6 +114,7 @@ double raw(const KeyPair* server_keys, const KeyPair* client_keys) {
 
 int main() {
   const KeyPair server = make_key_pair(), client = make_key_pair();
+  double rates[2] = {};
   for (const bool curve : {false, true}) {
     const KeyPair* s = curve ? &server : nullptr;
     const KeyPair* c = curve ? &client : nullptr;
@@ -124,6 +125,9 @@ int main() {
     }
     std::printf("transport %-5s echo of %zu bytes, %d in flight: %8.0f/s, raw libzmq %8.0f/s, ratio %.2f (goal 0.80)\n",
                 curve ? "curve" : "plain", kBytes, kWindow, best_ours, best_raw, best_ours / best_raw);
+    rates[curve ? 1 : 0] = best_ours;
   }
+  std::printf("transport with CURVE over plain: %.2f of the messages a second; a message costs %.1f us more, both ends together\n",
+              rates[1] / rates[0], 1e6 / rates[1] - 1e6 / rates[0]);
   return 0;
 }
