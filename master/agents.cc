@@ -292,9 +292,13 @@ void agent_decided(House& h, AgentIx ix) {
     h.agents.drains.push(std::max(h.now.mono, row.drain_deadline - h.options.revoke_grace), ix);
   }
   const ReservationTable::Window window = h.reservations.window(h, row.id);
+  if (!window.shut) row.shut_since = Duration{0};
   if (window.shut) {
-    // As a drain whose deadline is its start. One that is due earlier stays so.
-    const Duration closes = h.now.mono + std::max(Duration{0}, window.closes - h.now.wall);
+    // As a drain whose deadline is its start. One that is due earlier stays so. A window that was made at short notice, or that a new
+    // master finds begun, takes nothing before those that have it were asked and had their time.
+    if (row.shut_since.count() == 0) row.shut_since = h.now.mono;
+    const Duration asked = hooks::mutant("maintenance.no_grace") ? Duration{0} : row.shut_since + h.options.revoke_grace;
+    const Duration closes = std::max(h.now.mono + std::max(Duration{0}, window.closes - h.now.wall), asked);
     const bool sooner = row.draining && row.drain_deadline.count() > 0 && row.drain_deadline <= closes;
     if (!row.draining) row.drain_reason = window.reason;
     if (!sooner) row.drain_deadline = closes;
@@ -363,7 +367,8 @@ AgentFacts facts_of(const House& h, AgentIx ix) {
                       : row.draining   ? State::kDraining
                       : row.cordoned   ? State::kCordoned
                                        : State::kUp;
-  return {row.id, state, h.ledger.account(ix).target, row.labels, row.incarnation, row.degraded, row.closes, row.reopens};
+  return {row.id,     state,       h.ledger.account(ix).target,     row.labels, row.incarnation, row.degraded,
+          row.closes, row.reopens, h.reservations.listed(h, row.id)};
 }
 
 void send_facts(House& h) {

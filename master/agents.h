@@ -32,6 +32,7 @@ struct AgentRow {
   bool degraded = false;
   std::string cordon_reason, drain_reason, boot_id;
   Duration drain_deadline{0};      // mono; 0: none
+  Duration shut_since{0};          // mono; when frameworks were first asked to go for a maintenance window; 0: it is not shut
   Duration closes{0}, reopens{0};  // wall; the next maintenance window, or the present one; 0: none, or no end
   Labels own_labels, labels;       // as the agent says; with an operator's over them
   std::vector<std::string> notes;

@@ -185,8 +185,15 @@ bool closes_before(const House& h, const LineRow& line, AgentIx agent) {
   return lasts.count() > 0 && closes.count() > 0 && lasts > closes - h.now.wall && !hooks::mutant("allocator.window_ignored");
 }
 
-bool Allocator::may_offer(const House& h, const FrameworkRow& framework, const LineRow& line, AgentIx agent) const {
-  if (closes_before(h, line, agent)) return false;
+bool taken_before(const House& h, const FrameworkRow& framework, const LineRow& line, AgentIx agent) {
+  if (line.want.lasts.count() == 0 || hooks::mutant("allocator.reservation_ignored")) return false;
+  const Duration start = h.reservations.taken_from(h, h.agents.at(agent).id, framework.role, line.want.reservation);
+  return start.count() > 0 && line.want.lasts > start - h.now.wall;
+}
+
+bool Allocator::may_offer(const House& h, const FrameworkRow& framework, const LineRow& line, AgentIx agent, bool kept) const {
+  if (!kept && !line.want.reservation.empty()) return false;
+  if (closes_before(h, line, agent) || taken_before(h, framework, line, agent)) return false;
   if (framework.hold_off.empty()) return true;
   const auto found = framework.hold_off.find({line.want.id, agent});
   return found == framework.hold_off.end() || found->second <= h.now.mono;
@@ -645,7 +652,7 @@ void Allocator::gather(House& h, FrameworkIx ix, LineRow& line) {
 }
 
 void Allocator::consider(House& h, FrameworkIx ix, LineRow& line) {
-  if (line.unmet() == 0 || line.starved || line.at_back) return;
+  if (line.unmet() == 0 || line.starved || line.at_back || !line.want.reservation.empty()) return;
   if (const std::uint32_t room = h.roles.room(h, ix, line); room == 0 || room < gang_need(line)) return;
   if (const std::uint32_t need = gang_need(line); need > 0) {
     const Accumulation* mine = accumulation(h.frameworks.at(ix));

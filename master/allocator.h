@@ -42,6 +42,7 @@ namespace bourse::house {
 
 struct Claim;
 struct House;
+struct Reservation;
 
 struct Accumulation {
   FrameworkIx framework = 0;
@@ -79,12 +80,14 @@ class Allocator {
 
   // --- what is kept in the ledger
   // Of what is kept under `key` on these agents, to these frameworks by rank: as much as they want.
-  // Kinds that the reservation does not name (`named`) come from what is free there.
-  void offer_kept(House& house, std::uint64_t key, const std::string& reservation, const Counters& named,
+  // Kinds that the reservation does not name come from what is free there.
+  void offer_kept(House& house, std::uint64_t key, const std::string& name, const Reservation& reservation,
                   const std::vector<AgentIx>& agents, std::vector<FrameworkIx> frameworks);
   bool offer_claim(House& house, const Claim& claim);  // all of it, for its line
-  // The line may have something of the agent at all: it did not decline it lately, and its work ends before the agent closes.
-  [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, const LineRow& line, AgentIx agent) const;
+  // The line may have something of the agent at all: it did not decline it lately, and its work ends before the agent closes or
+  // is reserved for others. What is kept for a reservation may go to lines that name it, what is free not.
+  [[nodiscard]] bool may_offer(const House& house, const FrameworkRow& framework, const LineRow& line, AgentIx agent,
+                               bool kept = false) const;
 
   [[nodiscard]] policy::Host& policy() { return *policy_; }
   // Another policy, between two events. An error changes nothing.
@@ -189,6 +192,8 @@ class Allocator {
 // the same.
 std::uint32_t carve_units(const Shape& shape, const Resources& free, const Resources& total, const Labels& labels,
                           std::uint32_t units, Resources& amount);
-[[nodiscard]] bool closes_before(const House& house, const LineRow& line, AgentIx agent);  // its work would be cut short there
+// Its work would be cut short there, by maintenance, or would be in the way of what is reserved for others from some time on.
+[[nodiscard]] bool closes_before(const House& house, const LineRow& line, AgentIx agent);
+[[nodiscard]] bool taken_before(const House& house, const FrameworkRow& framework, const LineRow& line, AgentIx agent);
 
 }  // namespace bourse::house

@@ -35,17 +35,21 @@ Resources beside_kept(const Account& account, const Counters& named) {
 
 }  // namespace
 
-void Allocator::offer_kept(House& h, std::uint64_t key, const std::string& reservation, const Counters& named,
+void Allocator::offer_kept(House& h, std::uint64_t key, const std::string& name, const Reservation& reservation,
                            const std::vector<AgentIx>& agents, std::vector<FrameworkIx> frameworks) {
   const auto usable = [&](AgentIx agent) {
     Resources sum = h.ledger.kept(agent, key);
-    if (!sum.empty() && !sum.add(beside_kept(h.ledger.account(agent), named))) sum = h.ledger.kept(agent, key);
+    if (!sum.empty() && !sum.add(beside_kept(h.ledger.account(agent), reservation.amount))) sum = h.ledger.kept(agent, key);
     return sum;
   };
   if (frameworks.size() > 1) policy_->rank(h.now.mono, policy::kNone, frameworks);
   for (const FrameworkIx ix : frameworks) {
     FrameworkRow& row = h.frameworks.at(ix);
     for (LineRow& line : row.lines) {
+      if (!ReservationTable::serves(name, reservation, row.role, line.want.reservation)) continue;
+      // What names it ends with it.
+      const bool named = !line.want.reservation.empty() && reservation.end.count() != 0;
+      if (named && line.want.lasts > reservation.end - h.now.wall) continue;
       const std::uint32_t most = std::min(line.wildcard ? UINT32_MAX : line.unmet(), h.roles.room(h, ix, line));
       const std::uint32_t need = line.wildcard ? 0 : gang_need(line);
       if (most == 0 || most < need) continue;
@@ -54,7 +58,7 @@ void Allocator::offer_kept(House& h, std::uint64_t key, const std::string& reser
       for (const AgentIx agent : agents) {
         if (sum >= most) break;
         const Resources kept = usable(agent);
-        if (kept.empty() || !may_offer(h, row, line, agent)) continue;
+        if (kept.empty() || !may_offer(h, row, line, agent, true)) continue;
         const auto want = static_cast<std::uint32_t>(std::min<std::uint64_t>(most - sum, gang_room(h, agent, row, line)));
         const AgentRow& on = h.agents.at(agent);
         const std::uint32_t units =
@@ -91,7 +95,7 @@ void Allocator::offer_kept(House& h, std::uint64_t key, const std::string& reser
         OfferRow offer{.agent = fit.agent, .framework = ix, .line = line.want.id, .units = units, .resources = std::move(amount)};
         offer.expires = h.now.mono + h.options.offer_ttl;
         offer.kept_under = key;
-        offer.reserved = reservation;
+        offer.reserved = name;
         make_offer(h, std::move(offer));
       }
     }

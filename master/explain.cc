@@ -55,9 +55,18 @@ std::string class_of(const Asked& a, AgentIx agent, const Placement* rule) {
   const auto fit = [&](const Resources& amount) { return a.fit(amount, account.total, row.labels); };
   if (const Misfit never = fit(account.total); never != Misfit::kNone) return std::string(misfit_text(never));
   if (closes_before(a.h, a.line, agent)) return "closes before it would end";
+  if (taken_before(a.h, a.framework, a.line, agent)) return "reserved before it would end";
   for (const std::uint64_t id : row.offers) {
     const OfferRow& offer = a.h.offers.open.at(id);
     if (offer.framework == a.ix && offer.line == a.line.want.id) return "offered to you";
+  }
+  if (const std::string& name = a.line.want.reservation; !name.empty()) {
+    const auto found = a.h.registry.reservations().find(name);
+    if (found == a.h.registry.reservations().end() || !found->second.agents.contains(row.id)) return "not of its reservation";
+    if (!a.h.reservations.active(a.h, name)) return "its reservation has not begun";
+    Resources kept = a.h.reservations.kept_of(a.h, name, agent);
+    const bool fits_there = kept.add(account.free) && fit(kept) == Misfit::kNone;
+    return !fits_there ? "in use" : a.limited ? "role limit" : "free";
   }
   if (fit(account.free) == Misfit::kNone) {
     const auto held_off = a.framework.hold_off.find({a.line.want.id, agent});

@@ -211,6 +211,9 @@ void settle_claims(House& h) {
   }
 }
 
+// The same line, whatever its count: what was offered for it is still of use.
+static bool alike(const DemandLine& a, const DemandLine& b) { return a.shape == b.shape && a.reservation == b.reservation; }
+
 void on_demand(House& h, const Session& from, const Message& message) {
   const auto& demand = std::get<Demand>(message.body);
   const FrameworkIx ix = from.row;
@@ -235,7 +238,7 @@ void on_demand(House& h, const Session& from, const Message& message) {
   // Lines that ended or became something else take their offers and hold-offs with them.
   for (const LineRow& old : row.lines) {
     const auto found = wanted.find(old.want.id);
-    const bool same = old.wildcard ? demand.wildcard : found != wanted.end() && found->second->shape == old.want.shape;
+    const bool same = old.wildcard ? demand.wildcard : found != wanted.end() && alike(*found->second, old.want);
     if (same) continue;
     h.allocator.drop_accumulation(h, ix, old.want.id);
     row.hold_off.erase(row.hold_off.lower_bound({old.want.id, 0}), row.hold_off.upper_bound({old.want.id, UINT32_MAX}));
@@ -248,9 +251,10 @@ void on_demand(House& h, const Session& from, const Message& message) {
 
   std::vector<LineRow> lines;
   const auto keep = [&](LineRow line) {
-    if (LineRow* old = row.line(line.want.id); old != nullptr && old->want.shape == line.want.shape) {
+    if (LineRow* old = row.line(line.want.id); old != nullptr && alike(old->want, line.want)) {
       const DemandLine want = line.want;
-      const bool starved = old->starved && old->want.gang_min == want.gang_min;
+      // What found nothing finds nothing now, unless it asks for less.
+      const bool starved = old->starved && old->want.gang_min == want.gang_min && old->want.lasts == want.lasts;
       line = std::move(*old);
       line.want = want;
       line.starved = starved;

@@ -27,7 +27,8 @@ enum class Type : std::uint8_t {
   kReservationGone = 15,
 };
 constexpr std::uint8_t kRecordVersion = 1;
-constexpr std::uint8_t kRoleVersion = 2;  // 1 had no priority and no guarantee
+constexpr std::uint8_t kReservationVersion = 2;  // 1 had none that must be named
+constexpr std::uint8_t kRoleVersion = 2;         // 1 had no priority and no guarantee
 constexpr std::uint8_t kSnapshotVersion = 1;
 
 class Writer {
@@ -127,12 +128,12 @@ std::string role_record(const RoleName& role, const RoleSettings& settings) {
 }
 
 std::string reservation_record(const std::string& name, const Reservation& r) {
-  Writer out(Type::kReservation);
+  Writer out(Type::kReservation, kReservationVersion);
   out.text(name).text(r.role.str()).number(r.maintenance ? 1 : 0).number(r.agents.size());
   for (const AgentId& agent : r.agents) out.text(agent.str());
   out.amounts(r.amount);
   out.number(static_cast<std::uint64_t>(r.start.count())).number(static_cast<std::uint64_t>(r.end.count()));
-  return out.text(r.owner).text(r.reason).take();
+  return out.text(r.owner).text(r.reason).number(r.named ? 1 : 0).take();
 }
 
 }  // namespace
@@ -234,6 +235,7 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
       r.end = Duration(static_cast<std::int64_t>(in.number()));
       r.owner = in.text();
       r.reason = in.text();
+      if (version >= 2) r.named = in.number() != 0;
       state.reservations[name] = std::move(r);
       break;
     }

@@ -36,6 +36,7 @@ struct RoleSettings {
 struct Reservation {
   RoleName role;  // maintenance: empty
   bool maintenance = false;
+  bool named = false;  // only for demand that names it
   std::set<AgentId> agents;
   Counters amount;            // of each agent, in the units of RoleSettings.limit; empty: all of it
   Duration start{0}, end{0};  // end 0: until it is released

@@ -104,11 +104,14 @@ void ReservationTable::rebuild(House& h) {
     for (const std::uint64_t key : keys) h.ledger.let_go(found->second, key);
     h.allocator.agent_dirty(found->second);
   }
+  std::set<AgentId> listed;  // frameworks hear of what is planned, too
+  for (const auto& [agent, names] : all_) listed.insert(agent);
   std::set<std::string> were;
   for (const auto& [key, row] : rows_) were.insert(row.name);
   rows_.clear();
   by_agent_.clear();
   windows_.clear();
+  all_.clear();
   std::vector<std::pair<Duration, std::string>> order;
   for (const auto& [name, r] : h.registry.reservations()) {
     if (!over(h, r)) order.emplace_back(r.start, name);
@@ -120,6 +123,7 @@ void ReservationTable::rebuild(House& h) {
       for (const AgentId& agent : r.agents) windows_[agent].push_back(name);
       continue;
     }
+    for (const AgentId& agent : r.agents) all_[agent].push_back(name), listed.insert(agent);
     if (!begun(h, r)) continue;
     were.erase(name);
     const std::uint64_t key = rows_.size() + 1;
@@ -139,6 +143,12 @@ void ReservationTable::rebuild(House& h) {
   for (const AgentId& agent : closing) {
     const auto found = h.agents.by_name().find(agent);
     if (found != h.agents.by_name().end()) agent_decided(h, found->second);
+  }
+  for (const AgentId& agent : listed) {
+    const auto found = h.agents.by_name().find(agent);
+    if (found == h.agents.by_name().end()) continue;
+    agent_changed(h, found->second);
+    h.allocator.agent_dirty(found->second);
   }
   arm(h);
 }
@@ -184,6 +194,36 @@ ReservationTable::Window ReservationTable::window(const House& h, const AgentId&
 bool ReservationTable::active(const House& h, const std::string& name) const {
   const auto found = h.registry.reservations().find(name);
   return found != h.registry.reservations().end() && begun(h, found->second) && !over(h, found->second);
+}
+
+bool ReservationTable::serves(const std::string& name, const Reservation& r, const RoleName& role, const std::string& named) {
+  if (hooks::mutant("reservations.for_anybody")) return true;
+  if (r.maintenance || !in_tree(role, r.role)) return false;
+  return named == name || (named.empty() && !r.named) || hooks::mutant("reservations.name_ignored");
+}
+
+Duration ReservationTable::taken_from(const House& h, const AgentId& agent, const RoleName& role, const std::string& named) const {
+  const auto found = all_.find(agent);
+  if (found == all_.end()) return Duration{0};
+  for (const std::string& name : found->second) {
+    const auto at = h.registry.reservations().find(name);
+    if (at == h.registry.reservations().end() || begun(h, at->second) || !at->second.amount.empty()) continue;
+    if (!serves(name, at->second, role, named)) return at->second.start;
+  }
+  return Duration{0};
+}
+
+std::vector<AgentFacts::Reserved> ReservationTable::listed(const House& h, const AgentId& agent) const {
+  std::vector<AgentFacts::Reserved> out;
+  const auto found = all_.find(agent);
+  if (found == all_.end()) return out;
+  for (const std::string& name : found->second) {
+    const auto at = h.registry.reservations().find(name);
+    if (at == h.registry.reservations().end() || over(h, at->second)) continue;
+    const Reservation& r = at->second;
+    out.push_back({name, r.role, r.start, r.end, r.named, r.amount.empty()});
+  }
+  return out;
 }
 
 std::vector<std::pair<RoleName, std::uint64_t>> ReservationTable::kept_on(const House& h, AgentIx agent) const {
@@ -277,7 +317,7 @@ void ReservationTable::serve(House& h) {
       const bool may = in_tree(framework.role, row.role) || hooks::mutant("reservations.for_anybody");
       if (framework.wants && may) frameworks.push_back(ix);
     }
-    h.allocator.offer_kept(h, key, row.name, at->second.amount, agents, frameworks);
+    h.allocator.offer_kept(h, key, row.name, at->second, agents, frameworks);
   }
 }
 

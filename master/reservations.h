@@ -5,11 +5,12 @@
 // For a role: from its start to its end, what is free on each of its agents is kept in the ledger until the amount is together, before
 // anything of it is offered to anybody; what others have there is waited for. What is kept is offered only to frameworks of the role or
 // of one below it, by their rank, in offers that name the reservation; their slices carry the name, and count as its amount while they
-// live (also for the next master). At its end, or when it is released, what is kept goes back, its offers are rescinded, and its
+// live (also for the next master). One that must be named serves only lines of a demand that name it; a line that names one is served
+// by nothing else. At its end, or when it is released, what is kept goes back, its offers are rescinded, and its
 // slices go on as any others. An offer is all of one reservation or of none.
 //
 // Maintenance: revoke_grace ahead of the start, frameworks are asked to hand back what they have there, nothing new is offered; at the
-// start what is left is taken; at the end the agent is open again. Before, who says how long his work lasts is not offered what would run
+// start, or revoke_grace after they were asked where that is later, what is left is taken; at the end the agent is open again. Before, who says how long his work lasts is not offered what would run
 // into it (Allocator), and offers and facts tell when it comes.
 //
 // Times are wall times, looked at again at least every minute, since that clock may be set.
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "common/core/ids.h"
+#include "common/core/messages.h"
 #include "common/core/result.h"
 #include "master/deadlines.h"
 #include "master/ledger.h"
@@ -57,6 +59,13 @@ class ReservationTable {
   void demand_changed(const House& house, const RoleName& role);
   [[nodiscard]] Window window(const House& house, const AgentId& agent) const;
   [[nodiscard]] bool active(const House& house, const std::string& name) const;
+  // May a framework of this role have something of the reservation, begun or not, for a line that names `named` (or nothing)?
+  [[nodiscard]] static bool serves(const std::string& name, const Reservation& reservation, const RoleName& role,
+                                   const std::string& named);
+  // When all of the agent becomes somebody else's; wall, 0: nothing of that kind is planned.
+  [[nodiscard]] Duration taken_from(const House& house, const AgentId& agent, const RoleName& role, const std::string& named) const;
+  // Of the agent, not ended, by start and name.
+  [[nodiscard]] std::vector<AgentFacts::Reserved> listed(const House& house, const AgentId& agent) const;
   // For whom something is kept on the agent, by role; for Explain.
   [[nodiscard]] std::vector<std::pair<RoleName, std::uint64_t>> kept_on(const House& house, AgentIx agent) const;
   [[nodiscard]] const Resources& kept_of(const House& house, const std::string& name, AgentIx agent) const;
@@ -74,6 +83,7 @@ class ReservationTable {
   std::map<std::uint64_t, Row> rows_;  // those that have begun, by key: in order of start and name
   std::map<AgentId, std::vector<std::uint64_t>> by_agent_;
   std::map<AgentId, std::vector<std::string>> windows_;  // maintenance, by start
+  std::map<AgentId, std::vector<std::string>> all_;      // for roles, planned ones too, by start
 };
 
 Result<> check_reservation_name(std::string_view name);

@@ -64,6 +64,8 @@ Result<Reservation> reservation_of(const House& h, const OperatorAction& action)
       r.role = RoleName(value);
     } else if (name == "maintenance" && value == "yes") {
       r.maintenance = true;
+    } else if (name == "named" && value == "yes") {
+      r.named = true;
     } else if (name == "agents") {
       agents = &value;
     } else if (name == "nodes") {
@@ -81,11 +83,13 @@ Result<Reservation> reservation_of(const House& h, const OperatorAction& action)
         return Error(Code::kInvalid, kind + "=" + value + ": devices are reserved whole");
       r.amount.set(kind, amount.second);
     } else {
-      return Error(Code::kInvalid, "a reservation has no '" + name + "'" + (name == "maintenance" ? " " + value : ""));
+      return Error(Code::kInvalid,
+                   "a reservation has no '" + name + "'" + (name == "maintenance" || name == "named" ? " " + value : ""));
     }
   }
   if (r.maintenance == !r.role.str().empty())
     return Error(Code::kInvalid, "reservation '" + action.target + "' is for a role or for maintenance, one of them");
+  if (r.maintenance && r.named) return Error(Code::kInvalid, "maintenance is for nobody's work, so none can name it");
   if (r.maintenance && !r.amount.empty()) return Error(Code::kInvalid, "maintenance closes whole agents, not amounts of them");
   if (r.amount.items().size() > RoleTable::kLimitKindsMax)
     return Error(Code::kLimit, "a reservation names at most " + std::to_string(RoleTable::kLimitKindsMax) + " kinds");

@@ -307,6 +307,7 @@ Row reservation_row(const House& h, const std::string& name, const Reservation& 
           {{"state", state},
            {"kind", r.maintenance ? "maintenance" : "role"},
            {"role", r.role.str()},
+           {"named", r.named ? "yes" : ""},
            {"agents", compress_hosts(hosts)},
            {"known", std::to_string(up)},
            {"amount", r.maintenance      ? ""

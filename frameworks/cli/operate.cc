@@ -237,7 +237,7 @@ namespace {
 struct Lease {
   std::string action, name, role, hosts, nodes, start, duration, by, until, reason, format;
   std::vector<std::string> amounts;
-  bool forever = false, json = false;
+  bool forever = false, named = false, json = false;
 };
 
 int wrong(const std::string& program, const std::string& what) { return complain(program, Error(Code::kInvalid, what), 2); }
@@ -259,6 +259,7 @@ int make_lease(const std::string& program, const Lease& lease, bool maintenance)
     order.parameters.emplace_back("maintenance", "yes");
   else
     order.parameters.emplace_back("role", lease.role);
+  if (lease.named) order.parameters.emplace_back("named", "yes");
   if (!lease.hosts.empty()) order.parameters.emplace_back("agents", lease.hosts);
   if (!lease.nodes.empty()) order.parameters.emplace_back("nodes", lease.nodes);
   for (const std::string& word : lease.amounts) {
@@ -301,6 +302,7 @@ int leases(const std::string& program, const std::string& about, bool maintenanc
     app.option("--nodes", lease.nodes, "create: on so many agents, those with the least on them");
     app.option("--amount", lease.amounts, "create: KIND=AMOUNT of each: cpus=8, mem=32GiB, gpu=2; without it, all of it")
         .one_each();
+    app.flag("--named", lease.named, "create: only for work that names it, as jobs do with submit --reservation=NAME");
   }
   app.option("--start", lease.start, "create: when it begins: now+1hour, 16:00, 2026-12-01T08:00; without it, now");
   app.option("--duration", lease.duration, "create: how long it lasts: 90m, 2h, 1-12; without it, until it is ended");

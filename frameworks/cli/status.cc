@@ -191,8 +191,8 @@ int show_reservations(const std::string& program, bool maintenance, const std::s
   }
   shown.push_back({"reason", "REASON"});
   return table(program, rows, {json, format}, shown,
-               {"name", "state", "kind", "role", "agents", "known", "amount", "idle", "start", "end", "start_us", "end_us", "owner",
-                "reason"});
+               {"name", "state", "kind", "role", "named", "agents", "known", "amount", "idle", "start", "end", "start_us", "end_us",
+                "owner", "reason"});
 }
 
 int offers_main(int argc, char** argv) {

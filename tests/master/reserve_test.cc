@@ -114,6 +114,77 @@ TEST(Reservation, EndsWithItsTimeAndWhatRunsInItGoesOn) {
   EXPECT_TRUE(h.rows().empty()) << "and is off the record";
 }
 
+TEST(Reservation, OneThatMustBeNamedIsOfferedOnlyToLinesThatNameItAndTheyToNothingElse) {
+  House h;
+  h.agent(kA1, "h1", amount(8, 64));
+  h.agent(kA2, "h2", amount(8, 64));
+  h.ok("reserve", "exam", {{"role", "physics"}, {"agents", "h1"}, {"duration", "1h"}, {"named", "yes"}});
+  h.join(kF1, "mine", "physics");
+  DemandLine naming = line(2, shape(2, 1), 9);
+  naming.reservation = "exam", naming.lasts = seconds(600);
+  h.demand(kF1, {line(1, shape(3, 1), 9), naming});
+  h.pass();
+  std::map<std::uint64_t, std::int64_t> cpus;
+  for (const Offer& offer : h.offers(kF1)) {
+    cpus[offer.line] += offer.resources.cpus.value / 1000;
+    EXPECT_EQ(offer.reserved, offer.line == 2 ? "exam" : "");
+    EXPECT_EQ(offer.agent, AgentId(offer.line == 2 ? "h1" : "h2"));
+  }
+  EXPECT_EQ(cpus, (std::map<std::uint64_t, std::int64_t>{{1, 6}, {2, 8}}));
+  const ExplainReply why = h.why(kF1, "mine", 2);
+  EXPECT_EQ(count(why, "offered to you"), 1U);
+  EXPECT_EQ(count(why, "not of its reservation"), 1U);
+  naming.lasts = seconds(7200);  // it would outlast it
+  h.demand(kF1, {naming});
+  h.pass();
+  EXPECT_EQ(h.cpus_of(h.offers(kF1)), 0);
+}
+
+TEST(Reservation, OneOfAWholeAgentIsNotRunIntoByWhatSaysHowLongItLasts) {
+  House h;
+  h.agent(kA1, "h1", amount(8, 64));
+  h.ok("reserve", "class", {{"role", "physics"}, {"agents", "h1"}, {"start", h.in(1000)}, {"duration", "1h"}});
+  h.join(kF1, "mine", "physics");
+  h.join(kF2, "other", "other");
+  DemandLine lasting = line(1, shape(2, 1), 1);
+  lasting.lasts = seconds(2000);
+  h.demand(kF2, {lasting});
+  h.pass();
+  EXPECT_EQ(h.cpus_of(h.offers(kF2)), 0);
+  EXPECT_EQ(count(h.why(kF2, "other", 1), "reserved before it would end"), 1U);
+  h.demand(kF1, {lasting});
+  h.pass();
+  EXPECT_EQ(h.cpus_of(h.offers(kF1)), 2) << "it is for his role";
+  lasting.lasts = seconds(900);
+  h.demand(kF2, {lasting});
+  h.pass();
+  EXPECT_EQ(h.cpus_of(h.offers(kF2)), 2);
+}
+
+TEST(Reservation, WatchersHearOfThoseThatAreAndThatWillBe) {
+  House h;
+  h.agent(kA1, "h1", amount(8, 64));
+  h.join(kF1, "watcher", "physics", true);
+  h.take<AgentsUpdate>(kF1);
+  h.ok("reserve", "exam", {{"role", "physics"}, {"agents", "h1"}, {"start", h.in(60)}, {"duration", "1m"}, {"named", "yes"}});
+  h.pass();
+  const auto told = h.take<AgentsUpdate>(kF1);
+  ASSERT_FALSE(told.empty());
+  ASSERT_EQ(told.back().agents.size(), 1U);
+  const auto& parts = told.back().agents[0].reserved;
+  ASSERT_EQ(parts.size(), 1U);
+  EXPECT_EQ(parts[0].name, "exam");
+  EXPECT_EQ(parts[0].role, RoleName("physics"));
+  EXPECT_TRUE(parts[0].named && parts[0].whole);
+  EXPECT_EQ(parts[0].end - parts[0].start, seconds(60));
+  h.live(seconds(70));
+  ASSERT_FALSE(h.take<AgentsUpdate>(kF1).empty()) << "it has begun";
+  h.live(seconds(70));
+  const auto over = h.take<AgentsUpdate>(kF1);
+  ASSERT_FALSE(over.empty());
+  EXPECT_TRUE(over.back().agents[0].reserved.empty());
+}
+
 TEST(Reservation, ItsOffersAreRescindedWhenItIsReleased) {
   House h;
   h.agent(kA1, "h1", amount(8, 64));
@@ -316,6 +387,27 @@ TEST(Maintenance, IsCancelledAndSurvivesARestart) {
   h.ok("release-reservation", "disks");
   h.pass();
   EXPECT_EQ(h.cpus_of(h.offers(kF1)), 4);
+}
+
+TEST(Maintenance, AtShortNoticeStillLeavesThoseThatRunTheirGrace) {
+  House h;
+  h.agent(kA1, "h1", amount(8, 64));
+  h.join(kF1, "one", "one");
+  h.demand(kF1, {line(1, shape(4, 1), 1)});
+  h.pass();
+  const auto offers = h.offers(kF1);
+  ASSERT_EQ(offers.size(), 1U);
+  h.say(kF1, Rig::accept(1, offers[0], 7, shape(4, 1)));
+  const auto carved = h.take<CarveSlices>(kA1);
+  ASSERT_EQ(carved.size(), 1U);
+  h.say(kA1, SliceUp{AgentId("h1"), carved[0].slices[0]});
+  h.ok("reserve", "disks", {{"maintenance", "yes"}, {"agents", "h1"}, {"duration", "1h"}});
+  h.pass();
+  ASSERT_EQ(h.take<SliceRevoking>(kF1).size(), 1U);
+  h.live(h.options.revoke_grace - seconds(2));
+  EXPECT_TRUE(h.take<ReleaseSlices>(kA1).empty()) << "before its grace is over";
+  h.live(seconds(4));
+  EXPECT_EQ(h.take<ReleaseSlices>(kA1).size(), 1U);
 }
 
 TEST(Maintenance, DoesNotEndADrainThatAnOperatorAskedFor) {
