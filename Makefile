@@ -116,7 +116,7 @@ BUNDLES := \
   frameworks/api/builders+calls+loop+open+views frameworks/api/client+client_command+client_receive \
   frameworks/api/offer_table+slice_table+status_streams+task_table \
   frameworks/batch/allocations+amount+arrays+batch frameworks/batch/batch_ahead+batch_peers+batch_recovery+batch_steps \
-  frameworks/batch/batch_run+depend \
+  frameworks/batch/batch_mail+batch_reserved frameworks/batch/batch_run+depend frameworks/batch/mail+mailer+reserved \
   frameworks/batch/batch_status+batch_submit+batch_tools frameworks/batch/ending+history+store \
   frameworks/batch/environment+jobs+layout+options frameworks/batch/planner+planner_conservative+planner_easy+profile \
   frameworks/batch/queue+records frameworks/batch/replay+simulated_nodes \

@@ -166,6 +166,9 @@ const std::vector<ConfigKey>& config_keys() {
        "Candidates for policy, at most 4: what they would have done with the same jobs is compared and told; nothing depends on "
        "it."},
       {"batch", "shadow_every", kDuration, "5m", "Time between two such comparisons.", us(1), us(86400)},
+      {"batch", "mail_program", kText, "",
+       "Program that sends mail to users (--mail-type), called as PROGRAM -s SUBJECT ADDRESS with the text on its standard input; "
+       "one named sendmail gets a whole message. Empty means mail or sendmail where they usually are; none sends nothing."},
       {"batch", "default_time_limit", kDuration, "1h", "Time limit of a job that does not state one.", us(1), INT64_MAX},
       {"batch", "max_time_limit", kDuration, "unlimited", "Longest time limit that a job may state.", us(1), INT64_MAX},
       {"batch", "default_mem_per_cpu", kSize, "256MiB",

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/hooks.h"
+
 namespace bourse::batch {
 
-void Allocations::facts(const AgentFacts& facts) {
+bool Allocations::facts(const AgentFacts& facts, Duration wall) {
   auto it = agents_.find(facts.agent);
   const bool same = it != agents_.end() && it->second.total == facts.total && it->second.labels == facts.labels &&
                     (it->second.state == AgentFacts::State::kRemoved) == (facts.state == AgentFacts::State::kRemoved);
@@ -21,24 +23,34 @@ void Allocations::facts(const AgentFacts& facts) {
   } else {
     closing_.erase(facts.agent);
   }
-  planner_.set_node(node(facts.agent), facts.state == AgentFacts::State::kUp ? facts.total : Resources{}, facts.labels);
+  const bool changed =
+      reserved_.facts(facts.agent, facts.state == AgentFacts::State::kRemoved ? Reserved::Parts{} : facts.reserved);
+  const bool usable = facts.state == AgentFacts::State::kUp && !reserved_.shut(facts.agent, wall);
+  planner_.set_node(node(facts.agent), usable ? facts.total : Resources{}, facts.labels);
   refresh(facts.agent);
   if (facts.state == AgentFacts::State::kRemoved) agents_.erase(facts.agent);
-  if (same) return;
+  if (same) return changed;
   ++epoch_;
   if (facts.state != AgentFacts::State::kRemoved && facts.total.cpus >= largest_) {
     largest_ = facts.total.cpus;
-    return;
+    return changed;
   }
-  if (was < largest_) return;
+  if (was < largest_) return changed;
   largest_ = {};
   for (const auto& [id, f] : agents_) largest_ = std::max(largest_, f.total.cpus);
+  return changed;
 }
 
-bool Allocations::closes_before(const AgentId& agent, Duration wall) const {
-  if (closing_.empty()) return false;
-  const auto found = closing_.find(agent);
-  return found != closing_.end() && wall > found->second;
+bool Allocations::closes_before(const AgentId& agent, Duration wall, const std::string& reservation) const {
+  if (const auto found = closing_.find(agent); found != closing_.end() && wall > found->second) return true;
+  return reserved_.any() && wall > reserved_.until(agent, reservation);
+}
+
+std::set<AgentId> Allocations::closing() const {
+  std::set<AgentId> out;
+  for (const auto& [agent, wall] : closing_) out.insert(agent);
+  for (const auto& [agent, parts] : reserved_.agents()) out.insert(agent);
+  return out;
 }
 
 Planner::Node Allocations::node(const AgentId& agent) {
@@ -59,7 +71,7 @@ void Allocations::refresh(const AgentId& agent) {
   if (it == by_agent_.end()) return planner_.set_free(at, std::move(free));
   for (const SliceId& id : it->second) {
     const Slice& s = slices_.at(id);
-    if (s.run == 0 || s.revocable) continue;
+    if (s.run == 0 || s.revocable || s.apart) continue;
     Resources amount = s.amount;
     // A device that has gone under its task takes nothing from the others.
     std::erase_if(amount.devices, [&free](const DeviceShare& share) {
@@ -73,11 +85,11 @@ void Allocations::refresh(const AgentId& agent) {
   planner_.set_free(at, std::move(free));
 }
 void Allocations::hold(const Slice& slice) {
-  if (slice.revocable) return;
+  if (slice.revocable || slice.apart) return;
   if (!planner_.take({node(slice.agent), slice.amount})) refresh(slice.agent);
 }
 void Allocations::unhold(Slice& slice) {
-  if (slice.revocable) return;
+  if (slice.revocable || slice.apart) return;
   // Its devices may have gone or changed meanwhile: then what is free is counted anew, without this one.
   const std::uint64_t run = std::exchange(slice.run, 0);
   if (!slice.amount.devices.empty() || !planner_.give({node(slice.agent), slice.amount})) refresh(slice.agent);
@@ -118,7 +130,7 @@ void Allocations::index(Slice& slice, bool on) {
 
 // After every change of a slice.
 void Allocations::index_follow(Slice& s) {
-  const bool may = s.run != 0 && s.ready && !s.releasing && !s.foreign && s.gang.value == 0;
+  const bool may = s.run != 0 && s.ready && !s.releasing && !s.recalled && !s.foreign && s.gang.value == 0;
   const auto now = may ? std::optional<std::size_t>(s.ahead.size()) : std::nullopt;
   if (now != s.follow_indexed) {
     if (s.follow_indexed) {
@@ -230,6 +242,11 @@ void Allocations::release(Slice& slice) {
   index_follow(slice);
 }
 
+void Allocations::recall(Slice& slice) {
+  slice.recalled = !hooks::mutant("batch.recalled_slice_kept");
+  index_follow(slice);
+}
+
 void Allocations::resize(Slice& slice, Resources amount) {
   if (slice.run != 0) unhold(slice);
   slice.amount = std::move(amount);
@@ -237,14 +254,15 @@ void Allocations::resize(Slice& slice, Resources amount) {
   index_follow(slice);  // it may be ready by now
 }
 
-std::vector<SliceId> Allocations::idle_of(const SliceKind& kind, std::uint32_t count, Duration wall) const {
+std::vector<SliceId> Allocations::idle_of(const SliceKind& kind, std::uint32_t count, Duration wall,
+                                          const std::string& reservation) const {
   auto it = idle_.find(kind);
   if (it == idle_.end() || it->second.size() < count) return {};
-  if (count == 1 && closing_.empty()) return {*it->second.begin()};
+  if (count == 1 && !any_closes()) return {*it->second.begin()};
   std::vector<SliceId> out;
   std::set<AgentId> agents;
   for (const SliceId& id : it->second) {
-    if (closes_before(slices_.at(id).agent, wall)) continue;
+    if (closes_before(slices_.at(id).agent, wall, reservation)) continue;
     if (!agents.insert(slices_.at(id).agent).second) continue;
     out.push_back(id);
     if (out.size() == count) return out;

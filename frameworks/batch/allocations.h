@@ -14,6 +14,7 @@
 
 #include "common/core/messages.h"
 #include "frameworks/batch/planner.h"
+#include "frameworks/batch/reserved.h"
 
 namespace bourse::batch {
 
@@ -36,7 +37,9 @@ struct Slice {
   bool releasing = false;  // we gave it back
   bool foreign = false;    // of an earlier life, not claimed (yet)
   bool unhealthy = false;  // a device of it is gone: no further job is started in it
+  bool recalled = false;   // the master takes it back: no further job is started in it
   bool revocable = false;  // lent: it takes nothing from what the planner counts
+  bool apart = false;      // of a reservation that its job names: nor does this
   Duration idle_since{0};
   std::deque<std::uint64_t> ahead;            // those that have been sent to follow it there, in order
   Duration moved{0};                          // when the first of them came, or the last one had its turn
@@ -46,17 +49,21 @@ struct Slice {
 class Allocations {
  public:
   // --- agents
-  void facts(const AgentFacts& facts);
+  bool facts(const AgentFacts& facts, Duration wall);  // true: what is known of reservations has changed
   [[nodiscard]] const std::map<AgentId, AgentFacts>& agents() const { return agents_; }
   [[nodiscard]] bool seen_agents() const { return seen_; }
   void snapshot() { seen_ = true; }
   [[nodiscard]] MilliCpus largest_cpus() const { return largest_; }
   [[nodiscard]] std::uint32_t epoch() const { return epoch_; }  // grows when what is possible changes
   Planner::Node node(const AgentId& agent);
-  // Maintenance: does any agent close; would what ends at `wall` (kNoLimit: never) run into it there?
-  [[nodiscard]] bool any_closes() const { return !closing_.empty(); }
-  [[nodiscard]] bool closes_before(const AgentId& agent, Duration wall) const;
-  [[nodiscard]] const std::map<AgentId, Duration>& closing() const { return closing_; }
+  // Maintenance and reservations: does any agent close to anybody; would what ends at `wall` (kNoLimit: never) run into that there? A
+  // job that names a reservation is asked about with its name, one that names none with "".
+  [[nodiscard]] bool any_closes() const { return !closing_.empty() || reserved_.any(); }
+  [[nodiscard]] bool closes_at_all(const AgentId& agent) const { return closing_.contains(agent) || reserved_.on(agent); }
+  [[nodiscard]] bool closes_before(const AgentId& agent, Duration wall, const std::string& reservation) const;
+  [[nodiscard]] std::set<AgentId> closing() const;
+  [[nodiscard]] Reserved& reserved() { return reserved_; }
+  [[nodiscard]] const Reserved& reserved() const { return reserved_; }
   [[nodiscard]] bool could_hold(const Shape& shape, const AgentId& agent) { return planner_.could_hold(shape, node(agent)); }
   [[nodiscard]] const AgentId& agent_of(Planner::Node node) const { return node_names_[node]; }
   Planner& planner() { return planner_; }
@@ -76,6 +83,7 @@ class Allocations {
   void occupy(Slice& slice, std::uint64_t run);
   void vacate(Slice& slice, Duration now);  // idle from here on
   void release(Slice& slice);               // given back: no longer free for us
+  void recall(Slice& slice);                // to be given back once what runs in it has ended
   void follow(Slice& slice, std::uint64_t run, Duration now);
   void unfollow(Slice& slice, std::uint64_t run);  // one that was sent to follow will not
   void advance(Slice& slice, Duration now);        // the first that follows has it now
@@ -84,7 +92,8 @@ class Allocations {
   [[nodiscard]] const std::set<SliceId>& followed() const { return followed_; }
   void resize(Slice& slice, Resources amount);
   // The idle slices of this kind on different agents, `count` of them, for what ends at `wall`; empty where there are fewer.
-  [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count, Duration wall) const;
+  [[nodiscard]] std::vector<SliceId> idle_of(const SliceKind& kind, std::uint32_t count, Duration wall,
+                                             const std::string& reservation) const;
   [[nodiscard]] const std::map<SliceKind, std::set<SliceId>>& idle_by_kind() const { return idle_; }
   [[nodiscard]] std::vector<SliceId> idle_on(const AgentId& agent) const;
   [[nodiscard]] std::vector<SliceId> idle_on_closed() const;  // on agents that are being drained or are cordoned
@@ -104,7 +113,8 @@ class Allocations {
 
   std::map<AgentId, AgentFacts> agents_;
   std::set<AgentId> closed_;
-  std::map<AgentId, Duration> closing_;  // -> when, as wall time
+  std::map<AgentId, Duration> closing_;  // for maintenance -> when, as wall time
+  Reserved reserved_;
   std::map<AgentId, Planner::Node> nodes_;
   std::vector<AgentId> node_names_;
   std::map<OfferId, Offer> offers_;

@@ -19,7 +19,9 @@ Batch::Batch(BatchOptions options)
              [this](std::string line) {
                if (out_ != nullptr) out_->log(std::move(line));
              }),
-      cluster_(options_.cluster) {}
+      cluster_(options_.cluster) {
+  alloc_.reserved().of_role(RoleName(options_.role));
+}
 Batch::~Batch() = default;
 
 void Batch::step(Time now, const Event& event, Actions& out) {
@@ -111,6 +113,7 @@ void Batch::load(Record record, std::map<std::uint64_t, HintRecord>& hints, std:
     Job* job = jobs_.find(e->job);
     if (job != nullptr && job->array) {
       job->array->ended(e->first, e->last, ok);
+      job->mail_begun = true;
       for (std::uint64_t n = job->number(e->first); !hints.empty() && n <= job->number(e->last); ++n) {
         auto it = hints.lower_bound(n);
         if (it == hints.end() || it->first > job->number(e->last)) break;
@@ -176,6 +179,7 @@ void Batch::on(const Started& e) {
       slice.id = {FrameworkId(options_.framework), value};
       slice.agent = run.agents[run.slices.size()];
       slice.kind = {layouts_.at(run.layout).key, job->spec->uid};
+      slice.apart = job->spec->reservation != nullptr;
       slice.run = number;
       find_slice(run, number, std::move(slice));
       if (comma == std::string_view::npos) break;
@@ -321,6 +325,10 @@ void Batch::on(const TimerFired& e) {
       return take_back_late();
     case kShadow:
       return compare_shadows();
+    case kReservationEnd:
+      return end_with_reservation();
+    case kMailTimes:
+      return mail_due();
     case kProbePeers:
       return probe_peers();
     case kIdleSlices: {
@@ -525,6 +533,7 @@ void Batch::session(const SliceRecalled& e) {
   if (slice == nullptr || slice->releasing) return;
   take_back(*slice);
   if (slice->run == 0) return release(*slice, Duration{0});
+  alloc_.recall(*slice);
   auto it = runs_.find(slice->run);
   if (it == runs_.end() || it->second.agents.empty()) return;
   Kill kill;
@@ -540,8 +549,9 @@ void Batch::session(const TaskUpdate& e) { update(e); }
 
 void Batch::session(const AgentsChanged& e) {
   const std::uint32_t epoch = alloc_.epoch();
+  bool reservations = e.snapshot && !alloc_.seen_agents();
   for (const AgentFacts& facts : e.agents) {
-    alloc_.facts(facts);
+    reservations = alloc_.facts(facts, now_.wall) || reservations;
     if (facts.state == AgentFacts::State::kRemoved) {
       std::vector<std::uint64_t> lost;
       for (auto& [number, run] : runs_)
@@ -570,6 +580,7 @@ void Batch::session(const AgentsChanged& e) {
   }
   if (recovering_) check_recovery(false);
   if (epoch != alloc_.epoch()) relayout();
+  if (reservations) reservations_changed();
   dirty_ = true;
   demand_soon();
 }

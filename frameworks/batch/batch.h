@@ -25,6 +25,7 @@
 #include "frameworks/batch/depend.h"
 #include "frameworks/batch/environment.h"
 #include "frameworks/batch/jobs.h"
+#include "frameworks/batch/mail.h"
 #include "frameworks/batch/protocol.h"
 #include "frameworks/batch/queue.h"
 #include "frameworks/batch/records.h"
@@ -72,7 +73,9 @@ struct Run {
   bool recovered = false;                              // of an earlier life; its agent has not spoken yet
   bool cancelled = false, requeue_asked = false, node_failed = false;
   std::string cancel_reason;
-  std::string recalled;  // why its slice is taken back; empty: it is not
+  std::string recalled;        // why its slice is taken back; empty: it is not
+  Duration reserved_until{0};  // wall; when the reservation ends that it names; 0: it names none, or one without an end
+  bool outstayed = false;      // it is being ended with it
   std::uint32_t steps = 0, next_step = 1;
   bool follows = false;  // waits in its slice for those before it
   bool in_turn = false;  // was sent to follow; it may have its turn by now
@@ -105,7 +108,9 @@ class Batch final : public Actor {
     kWakeLater,
     kProbePeers,
     kAhead,
-    kShadow
+    kShadow,
+    kReservationEnd,
+    kMailTimes
   };
 
  private:
@@ -219,8 +224,10 @@ class Batch final : public Actor {
   void pass_with_head(const Need*& head, Planner::Reservation& reservation);
   void pass_with_promises(const Need*& head, Planner::Reservation& reservation);
   bool try_start(Job& job, Planner::Reservation* reservation, const Need* head);
+  bool start_reserved(Job& job);
   [[nodiscard]] std::optional<AgentId> window_in_way(const Job& job) const;
   [[nodiscard]] bool runs_into_window(const Job& job, const Planner::Reservation& reservation) const;
+  [[nodiscard]] bool of_reservation(const Offer& offer, const Layout& layout) const;
   void make_room(const Need& head, const Planner::Reservation& reservation);
   void return_offers(const Need* head);
   std::uint64_t start_run(Job& job, std::uint64_t rank, std::vector<SliceId> slices, GangId gang);
@@ -250,6 +257,15 @@ class Batch final : public Actor {
   [[nodiscard]] std::uint32_t attempt_of(const Job& job, std::uint64_t rank) const;
   [[nodiscard]] std::uint32_t restarts_of(const Job& job, std::uint64_t rank) const;
 
+  // batch_reserved.cc: jobs that name a reservation
+  [[nodiscard]] Result<> check_reservation(const JobSpec& spec, std::string& remark) const;
+  Reason reservation_in_way(Job& job);
+  [[nodiscard]] std::string reservation_text(const Job& job) const;
+  [[nodiscard]] Duration limit_of(const Job& job) const;
+  void reservations_changed();
+  void bind_to_reservation(Run& run);
+  void end_with_reservation();
+
   // batch_ahead.cc: short jobs follow one another in a slice without waiting for us
   bool start_behind(Job& job, std::uint64_t rank, const SliceKind& kind);
   void start_ahead();
@@ -258,6 +274,16 @@ class Batch final : public Actor {
   void take_back_late();
   void note_pace(const SliceKind& kind, Duration ran);
   void find_slice(Run& run, std::uint64_t number, Slice slice);
+
+  // batch_mail.cc: what users are told by mail
+  [[nodiscard]] bool mails(const Job& job, MailOn on) const;
+  void mail(const Job& job, MailOn on, const JobInfo& info, const std::string& reason = {}, std::uint64_t tasks = 0,
+            std::uint64_t failed = 0);
+  void mail_begin(Job& job, const Run& run);
+  void mail_parts(const Job& job, std::uint64_t number, const Run& run);
+  void arm_mail();
+  void mail_due();
+  void mail_end(const Job& job, const Ended& note);
 
   // batch_trace.cc: spans of what becomes of jobs. Only with trace_
   [[nodiscard]] TraceContext job_trace(const Job& job, std::optional<TraceContext>* submitter = nullptr) const;
@@ -358,7 +384,10 @@ class Batch final : public Actor {
   std::map<OfferId, Duration> offer_times_;
   std::map<std::uint64_t, Duration> requeue_times_;
   std::set<OfferId> used_up_;
-  std::map<std::uint32_t, OfferId> cursor_;  // by layout: offers before this one have nothing for it in this pass
+  bool passed_over_ = false;                           // in this pass: one that would run into maintenance, or a reservation
+  std::map<std::string, const Need*> reserved_heads_;  // by reservation: the first in it that this pass could not start
+  std::map<std::uint32_t, OfferId> cursor_;            // by layout: offers before this one have nothing for it in this pass
+  std::set<std::tuple<Duration, std::uint64_t, MailOn>> mail_times_;  // mono, number of the run
   bool shadow_armed_ = false;
   std::map<std::string, std::string> learnt_;  // by policy: what it had learnt when it was in force last
   std::string learnt_record_;                  // for the next flush

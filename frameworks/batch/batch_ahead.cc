@@ -37,7 +37,7 @@ bool Batch::start_behind(Job& job, std::uint64_t rank, const SliceKind& kind) {
   if (pace == paces_.end()) return false;
   const auto most = static_cast<std::size_t>(options_.launch_ahead / pace->second);
   Slice* slice = alloc_.to_follow(kind, std::min(most, kAheadMax));
-  if (slice == nullptr || alloc_.closing().contains(slice->agent)) return false;  // nobody knows when it would have its turn
+  if (slice == nullptr || alloc_.closes_at_all(slice->agent)) return false;  // nobody knows when it would have its turn
   const std::uint64_t number = job.number(rank);
   Run& run = note_run(job, rank, 1, false);
   run.slices = {slice->id};
@@ -112,7 +112,7 @@ void Batch::find_slice(Run& run, std::uint64_t number, Slice slice) {
   if (there == nullptr) {
     alloc_.add(std::move(slice));
   } else if (there->run == 0) {
-    if (there->foreign) there->kind = slice.kind;
+    if (there->foreign) there->kind = slice.kind, there->apart = slice.apart;
     alloc_.occupy(*there, number);
   } else if (there->run != number) {
     run.follows = run.in_turn = true;

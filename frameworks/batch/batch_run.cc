@@ -74,6 +74,8 @@ void Batch::qualify(Job& job) {
     wake_at(job.id, job.not_before);
   } else if (job.depend && !job.depend->items.items.empty()) {
     job.reason = Reason::kDependency;
+  } else if (const Reason reserved = reservation_in_way(job); reserved != Reason::kNone) {
+    job.reason = reserved;
   } else {
     tasks = job.array ? corresponding(job, job.array->startable()) : (job.state == JobState::kPending ? 1 : 0);
     if (job.ending) tasks = 0;
@@ -89,7 +91,10 @@ void Batch::qualify(Job& job) {
   if (tasks == job.queued) return;
   const bool grew = tasks > job.queued;
   queue_.put(job, tasks);
-  if (!grew && !queue_.empty()) return;
+  if (!grew && !queue_.empty()) {
+    if (alloc_.any_closes()) demand_soon();  // the shortest may have gone, and what is offered for it with it
+    return;
+  }
   dirty_ = true;
   demand_soon();
 }
@@ -282,6 +287,8 @@ void Batch::schedule() {
   const Need* head = nullptr;
   Planner::Reservation reservation;
   head_ = JobId();
+  reserved_heads_.clear();
+  passed_over_ = false;
   if (options_.backfill == Backfill::kConservative)
     pass_with_promises(head, reservation);
   else
@@ -316,6 +323,10 @@ void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation)
     Job* const next = order_.next();
     if (next == nullptr) break;
     Job& job = *next;
+    if (job.spec->reservation) {
+      if (start_reserved(job)) order_.again();
+      continue;
+    }
     if (try_start(job, head != nullptr ? &reservation : nullptr, head)) {
       order_.again();
       continue;
@@ -329,6 +340,7 @@ void Batch::pass_with_head(const Need*& head, Planner::Reservation& reservation)
       reservation = alloc_.planner().reserve(*first, now_.mono, options_.backfill, Planner::Named::kLatest);
       // One that would run into maintenance there is kept no room: it would only keep out those that end before.
       if (runs_into_window(job, reservation)) {
+        passed_over_ = true;
         if (options_.backfill == Backfill::kNone || ++looked > options_.backfill_depth) break;
         continue;
       }
@@ -353,6 +365,10 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
     while (job.queued > 0) {
       const auto rank = next_rank(job);
       if (!rank) break;
+      if (job.spec->reservation) {
+        if (!start_reserved(job)) break;
+        continue;
+      }
       if (revocable) {
         job.reason = Reason::kResources;
         if (!try_start(job, nullptr, nullptr)) break;
@@ -360,6 +376,7 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
       }
       if (alloc_.any_closes() && window_in_way(job)) {  // promised nothing: it would only keep out those that end before
         if (try_start(job, nullptr, nullptr)) continue;
+        passed_over_ = true;
         break;
       }
       const Planner::Candidate wanted{job.number(*rank), &layouts_.at(job.layout).need, job.spec->limit};
@@ -377,12 +394,21 @@ void Batch::pass_with_promises(const Need*& head, Planner::Reservation& reservat
   alloc_.planner().promises_end();
 }
 
+// In its reservation, where the first that does not fit is waited for.
+bool Batch::start_reserved(Job& job) {
+  const Layout& layout = layouts_.at(job.layout);
+  if (!reserved_heads_.contains(layout.reservation) && try_start(job, nullptr, nullptr)) return true;
+  reserved_heads_.try_emplace(layout.reservation, &layout.need);
+  job.reason = Reason::kResources;
+  return false;
+}
+
 // An agent that could hold a node of the job, were it not that it closes before the job would end.
 std::optional<AgentId> Batch::window_in_way(const Job& job) const {
   const Duration ends = plus(now_.wall, job.spec->limit);
   const Shape& shape = layouts_.at(job.layout).need.shape;
-  for (const auto& [agent, closes] : alloc_.closing())
-    if (ends > closes && const_cast<Allocations&>(alloc_).could_hold(shape, agent)) return agent;
+  for (const AgentId& agent : alloc_.closing())
+    if (alloc_.closes_before(agent, ends, "") && const_cast<Allocations&>(alloc_).could_hold(shape, agent)) return agent;
   return std::nullopt;
 }
 
@@ -391,7 +417,7 @@ bool Batch::runs_into_window(const Job& job, const Planner::Reservation& reserva
   const Duration starts = reservation.at == kNoLimit ? now_.wall : now_.wall + (reservation.at - now_.mono);
   const Duration ends = plus(starts, job.spec->limit);
   return std::any_of(reservation.nodes.begin(), reservation.nodes.end(),
-                     [&](Planner::Node node) { return alloc_.closes_before(alloc_.agent_of(node), ends); });
+                     [&](Planner::Node node) { return alloc_.closes_before(alloc_.agent_of(node), ends, ""); });
 }
 
 bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* head) {
@@ -411,18 +437,18 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     return true;
   }
   const Layout& layout = layouts_.at(job.layout);
-  const Duration end = plus(now_.mono, job.spec->limit);
+  const Duration limit = limit_of(job), end = plus(now_.mono, limit);
   const bool promised = options_.backfill == Backfill::kConservative;
   // What is lent is nobody's reservation.
   const bool revocable = layout.need.shape.revocable;
   auto allowed = [&](const std::vector<Planner::Holding>& holdings) {
-    if (revocable) return true;
+    if (revocable || !layout.reservation.empty()) return true;
     if (promised) return alloc_.planner().breaks_no_promise(job.number(*rank), holdings, now_.mono, end);
     return head == nullptr || alloc_.planner().allow(*reservation, *head, holdings, end);
   };
   const SliceKind kind{layout.key, job.spec->uid};
-  const Duration ends = plus(now_.wall, job.spec->limit);  // not into an agent's maintenance
-  if (auto slices = alloc_.idle_of(kind, layout.need.nodes, ends); !slices.empty()) {
+  const Duration ends = plus(now_.wall, limit);  // not into an agent's maintenance
+  if (auto slices = alloc_.idle_of(kind, layout.need.nodes, ends, layout.reservation); !slices.empty()) {
     std::vector<Planner::Holding> holdings;
     for (const SliceId& id : slices) {
       const Slice& slice = *alloc_.find(id);
@@ -439,7 +465,8 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     Offer& offer = it->second;
     if (used_up_.contains(id) || (layout.need.nodes > 1 && taking_.contains(id)) || agents.contains(offer.agent)) continue;
     if (offer.revocable != revocable) continue;
-    if (alloc_.closes_before(offer.agent, ends) && !hooks::mutant("batch.window_ignored")) continue;
+    if (alloc_.closes_before(offer.agent, ends, layout.reservation) && !hooks::mutant("batch.window_ignored")) continue;
+    if (!of_reservation(offer, layout)) continue;
     // Where its rules want it is what was offered for it, and nothing else.
     if (!layout.need.shape.placement.empty() && offer.line != job.layout + std::uint64_t{1}) continue;
     auto amount = carve(layout.need.shape, offer.resources, offer.agent_total, offer.labels);
@@ -478,6 +505,7 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
     slice.offer = offer->id;
     slice.gang = gang_id;
     slice.revocable = revocable;
+    slice.apart = !layout.reservation.empty();
     slice.run = job.number(*rank);
     Accept::Slice asked{slice.id.number, layout.need.shape, Duration{0}, job.layout + 1};
     if (gang) {
@@ -510,6 +538,12 @@ bool Batch::try_start(Job& job, Planner::Reservation* reservation, const Need* h
   return true;
 }
 
+// Work that names a reservation uses that; all other what is free, or reserved for our role without a name.
+bool Batch::of_reservation(const Offer& offer, const Layout& layout) const {
+  if (!layout.reservation.empty()) return offer.reserved == layout.reservation;
+  return offer.reserved.empty() || !alloc_.reserved().must_be_named(offer.reserved);
+}
+
 // What the head waits for is there, but in pieces: idle slices and offers on one node. Given back, the master joins them.
 void Batch::make_room(const Need& head, const Planner::Reservation& reservation) {
   if (reservation.at > now_.mono) {
@@ -529,13 +563,13 @@ void Batch::make_room(const Need& head, const Planner::Reservation& reservation)
     const auto idle = alloc_.idle_on(agent);
     bool one_offer = false;
     for (const auto& [id, offer] : alloc_.offers())
-      one_offer = one_offer || (offer.agent == agent && !offer.revocable &&
+      one_offer = one_offer || (offer.agent == agent && !offer.revocable && offer.reserved.empty() &&
                                 fits(head.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone);
     if (one_offer) continue;
     for (const SliceId& id : idle) release(*alloc_.find(id), Duration{0});
     DeclineOffers decline;
     for (const auto& [id, offer] : alloc_.offers())
-      if (offer.agent == agent && !offer.revocable)
+      if (offer.agent == agent && !offer.revocable && offer.reserved.empty())
         decline.items.push_back({id, DeclineReason::kTooSmall, "to be joined with more on this agent", Duration{0}});
     for (const auto& item : decline.items) alloc_.end_offer(item.offer);
     if (!decline.items.empty()) out_->session.push_back(std::move(decline));
@@ -550,8 +584,15 @@ void Batch::return_offers(const Need* head) {
       decline.items.push_back({id, DeclineReason::kNoWork, {}, Duration{0}});
       continue;
     }
-    if (head == nullptr) {  // the pass ended before the queue did: something else used it all up
-      decline.items.push_back({id, DeclineReason::kNoWork, {}, Duration{0}});
+    if (const auto waits = reserved_heads_.find(offer.reserved); waits != reserved_heads_.end()) {
+      const Need& first = *waits->second;  // of several nodes, it keeps what it can use
+      if (first.nodes > 1 && fits(first.shape, offer.resources, offer.agent_total, offer.labels) == Misfit::kNone) continue;
+      decline.items.push_back({id, DeclineReason::kTooSmall, {}, kHoldOff});
+      continue;
+    }
+    // The pass ended before the queue did: something else used it all up. Or what is left of the queue has to wait for a window.
+    if (head == nullptr || alloc_.reserved().must_be_named(offer.reserved)) {
+      decline.items.push_back({id, DeclineReason::kNoWork, {}, passed_over_ ? kHoldOff : Duration{0}});
       continue;
     }
     const Misfit misfit = fits(head->shape, offer.resources, offer.agent_total, offer.labels);
@@ -577,7 +618,7 @@ Run& Batch::note_run(Job& job, std::uint64_t rank, std::uint32_t attempt, bool r
   run.layout = job.layout;
   run.launched_wall = now_.wall;
   run.launched_mono = recovered ? kNoLimit : now_.mono;
-  run.limit = job.spec->limit;
+  run.limit = limit_of(job);
   run.end_at = plus(now_.mono, run.limit);
   if (job.array)
     job.array->started(rank);
@@ -602,11 +643,15 @@ std::uint64_t Batch::start_run(Job& job, std::uint64_t rank, std::vector<SliceId
     alloc_.occupy(slice, number);
     ready = ready && slice.ready;
     run.agents.push_back(slice.agent);
-    if (!slice.revocable) holdings.push_back({alloc_.node(slice.agent), slice.amount});
+    if (!slice.revocable && !slice.apart) holdings.push_back({alloc_.node(slice.agent), slice.amount});
   }
   run.state = ready ? JobState::kRunning : JobState::kConfiguring;
   alloc_.planner().start(number, run.end_at, std::move(holdings));
   order_.started(number, job, now_.wall);
+  if (job.spec->reservation) {
+    bind_to_reservation(run);
+    end_with_reservation();
+  }
   started(job, run, number);
   return number;
 }
@@ -688,9 +733,12 @@ void Batch::demand_soon(bool force) {
 void Batch::publish_demand() {
   std::vector<DemandLine> lines;
   std::map<std::uint32_t, std::size_t> by_layout;
+  bool plain = false;  // one that names no reservation is among them
   const auto add = [&](const Queue::Class& c) {
     // Without backfilling only the head can use anything: what is offered for others comes back, to be offered again and again.
-    if (options_.backfill == Backfill::kNone && !lines.empty() && !by_layout.contains(c.key.layout)) return false;
+    const std::string& reservation = layouts_.at(c.key.layout).reservation;
+    if (options_.backfill == Backfill::kNone && plain && reservation.empty() && !by_layout.contains(c.key.layout)) return true;
+    plain = plain || reservation.empty();
     auto [it, fresh] = by_layout.try_emplace(c.key.layout, lines.size());
     if (fresh) {
       if (lines.size() == kDemandLinesMax) {
@@ -703,7 +751,9 @@ void Batch::publish_demand() {
       line.shape = layout.need.shape;
       line.gang_min = layout.need.nodes > 1 ? layout.need.nodes : 0;
       line.priority = -static_cast<std::int32_t>(lines.size());
-      if (alloc_.any_closes()) line.lasts = c.key.limit;
+      line.reservation = reservation;
+      // One without a limit ends with its reservation.
+      if (alloc_.any_closes() && (reservation.empty() || c.key.limit != kNoLimit)) line.lasts = c.key.limit;
       lines.push_back(std::move(line));
     }
     DemandLine& line = lines[it->second];

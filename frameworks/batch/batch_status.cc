@@ -91,6 +91,7 @@ void Batch::update(const TaskUpdate& e) {
       Slice same;
       same.id = slice->id;
       same.kind = {layouts_.at(run.layout).key, job->spec->uid};
+      same.apart = job->spec->reservation != nullptr;
       find_slice(run, job->number(rank), std::move(same));
     } else {
       run.slices = {e.slice};
@@ -105,13 +106,15 @@ void Batch::update(const TaskUpdate& e) {
     if (!run.follows) {
       std::vector<Planner::Holding> holdings;
       for (const SliceId& id : run.slices)
-        if (const Slice* slice = alloc_.find(id)) holdings.push_back({alloc_.node(slice->agent), slice->amount});
+        if (const Slice* slice = alloc_.find(id); slice != nullptr && !slice->apart)
+          holdings.push_back({alloc_.node(slice->agent), slice->amount});
       alloc_.planner().start(it->first, run.end_at, std::move(holdings));
       order_.started(it->first, *job, run.launched_wall);
     }
   }
   if (status.state == TaskState::kRunning || status.state == TaskState::kStaging) {
     if (status.state == TaskState::kRunning) {
+      const bool heard = run.started.count() > 0;
       run.started = status.started.count() > 0 ? status.started : now_.wall;
       if (run.started_mono.count() == 0)  // of an earlier life: as long ago as the wall clock says
         run.started_mono =
@@ -120,6 +123,10 @@ void Batch::update(const TaskUpdate& e) {
       if (news) run.state = JobState::kRunning;
       if (trace_) trace_way(run, run.started, {});
       if (news) changed(run_info(*job, run, false), job->id, false);
+      if (job->spec->mail != 0 && !heard) {
+        if (run.launched_mono != kNoLimit) mail_begin(*job, run);
+        mail_parts(*job, it->first, run);
+      }
       if (waiters_.contains(job->id)) target_changed(job->id);
     }
     return;
@@ -143,7 +150,7 @@ void Batch::free_slices(Run& run) {
     }
     alloc_.vacate(*slice, now_.mono);
     // A step may still be ending in it; and a slice of an earlier life whose size never came is of no use.
-    const bool once = options_.slice_idle == Duration{0} || slice->unhealthy;  // batch.slice_reuse = false: a slice for each job
+    const bool once = options_.slice_idle == Duration{0} || slice->unhealthy || slice->recalled;  // or batch.slice_reuse = false
     if (once || run.steps > 0 || slice->amount.cpus.value == 0) release(*slice, Duration{0});
   }
   if (run.gang.value != 0) gangs_.erase(run.gang);
@@ -185,6 +192,7 @@ void Batch::requeue(Run& run, bool ran, const std::string& why) {
   }
   out_->log(log_text(LogLevel::kInfo, "requeued", {{"task", run.task.str()}, {"reason", why}}));
   if (trace_) trace_requeue(job, run, why);
+  if (ran && mails(job, MailOn::kRequeue)) mail(job, MailOn::kRequeue, run_info(job, run, true), why);
   alloc_.planner().finish(number);
   order_.ended(number, now_.wall);
   free_slices(run);
@@ -248,6 +256,10 @@ void Batch::finish(Run& run, const TaskStatus& status) {
       break;
     case TaskState::kKilled:
       set(JobState::kCancelled, Reason::kCancelled);
+      if (run.outstayed && !run.cancelled) {
+        set(JobState::kTimeout, Reason::kTimeLimit);
+        info.reason_text = "reservation " + layouts_.at(run.layout).reservation + " has ended";
+      }
       break;
     case TaskState::kTimeLimit:
       set(JobState::kTimeout, Reason::kTimeLimit);
@@ -302,6 +314,7 @@ void Batch::ended(Ended note) {
   ended_ += note.last - note.first + 1;
   if (job == nullptr) return;
   if (trace_) trace_ended(*job, note);
+  mail_end(*job, note);
   outcomes_.note(job->number(note.first), job->number(note.last), note.ok);
   if (note.whole && job->array) {
     target_changed(note.job);  // while its tasks can still be told apart

@@ -53,7 +53,14 @@ Result<JobId> Batch::admit(const Who& caller, const std::string& key, JobSpec sp
   if (spec.user.empty()) return Error(Code::kInvalid, "the specification does not name the user");
   BOURSE_TRY(check_spec(spec, options_));
   Layout layout = BOURSE_TRY(lay_out(spec, options_, alloc_.largest_cpus()));
-  if (!alloc_.agents().empty())
+  BOURSE_TRY(check_reservation(spec, remark));
+  if (const ReservationView* in = alloc_.reserved().find(spec.reservation); in != nullptr) {
+    std::map<AgentId, AgentFacts> its;
+    for (const AgentId& agent : in->agents)
+      if (const auto found = alloc_.agents().find(agent); found != alloc_.agents().end()) its.insert(*found);
+    if (auto possible = check_possible(layout, its); !possible)
+      return std::move(possible).error().add("in reservation " + spec.reservation);
+  } else if (!alloc_.agents().empty())
     BOURSE_TRY(check_possible(layout, alloc_.agents()));
   else
     remark = "no agents yet: it waits until one registers";
@@ -62,6 +69,8 @@ Result<JobId> Batch::admit(const Who& caller, const std::string& key, JobSpec sp
   if (spec.name.empty()) spec.name = spec.script_path.empty() ? "wrap" : spec.script_path.substr(spec.script_path.rfind('/') + 1);
   if (jobs_.all().size() >= options_.pending_max)
     return Error(Code::kLimit, "the queue is full: " + std::to_string(options_.pending_max) + " jobs (batch.queue_max)");
+  if (remark.empty() && !options_.mail && *parse_mail_types(spec.mail_type) != 0)
+    remark = "mail will not be sent: there is no mail program here (batch.mail_program)";
   constexpr std::uint64_t kIdsMax = std::uint64_t{1} << 62;
   if (array.indexes.size() > kIdsMax || next_id_.value > kIdsMax) return Error(Code::kLimit, "array: too many indexes");
   if (test_only) return JobId();

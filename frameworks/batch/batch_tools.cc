@@ -40,9 +40,13 @@ std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
     case Reason::kPriority:
     case Reason::kResources:
       if (alloc_.agents().empty()) return {Reason::kNoAgents, "no agent has registered yet"};
+      if (job.spec->reservation) return {Reason::kResources, {}};
       if (std::string text = closed_to(job); !text.empty()) return {Reason::kNodeNotAvailable, std::move(text)};
       if (is_first(job)) return {Reason::kResources, {}};
       return {Reason::kPriority, {}};
+    case Reason::kReservation:
+    case Reason::kReservationGone:
+      return {job.reason, reservation_text(job)};
     case Reason::kNodeNotAvailable:
       return {job.reason, "after a restart: waiting for the agents' word on whether one of them runs it"};
     case Reason::kHeldAdmin:
@@ -56,20 +60,27 @@ std::pair<Reason, std::string> Batch::reason_of(const Job& job) const {
 
 // Every agent that could hold it closes before it would end: which, and when the next one is open again.
 std::string Batch::closed_to(const Job& job) const {
-  if (!alloc_.any_closes()) return {};
+  if (!alloc_.any_closes() || job.spec->reservation) return {};
   const std::optional<AgentId> closing = window_in_way(job);
   if (!closing) return {};
   const Shape& shape = layouts_.at(job.layout).need.shape;
   const Duration ends = job.spec->limit > kNoLimit - now_.wall ? kNoLimit : now_.wall + job.spec->limit;
   for (const auto& [agent, facts] : alloc_.agents()) {
-    const bool open = facts.state == AgentFacts::State::kUp && !alloc_.closes_before(agent, ends);
+    const bool open = facts.state == AgentFacts::State::kUp && !alloc_.closes_before(agent, ends, "");
     if (open && const_cast<Allocations&>(alloc_).could_hold(shape, agent)) return {};
   }
-  const AgentFacts& facts = alloc_.agents().at(*closing);
-  const Duration until = std::chrono::ceil<seconds>(std::max(Duration{0}, facts.closes - now_.wall));
-  const std::string limit =
+  const std::string limits =
       job.spec->limit == kNoLimit ? "it has no time limit, and" : "its time limit of " + format_duration(job.spec->limit);
-  return limit + " would run into the maintenance of " + closing->str() +
+  const AgentFacts& facts = alloc_.agents().at(*closing);
+  if (facts.closes.count() == 0 || ends <= facts.closes) {
+    const AgentFacts::Reserved* part = alloc_.reserved().next(*closing, "");
+    if (part == nullptr) return {};
+    return limits + " would run into reservation " + part->name + " of " + closing->str() + " for " +
+           (part->named ? "jobs that name it" : "role " + part->role.str()) + ", which begins in " +
+           format_duration(std::chrono::ceil<seconds>(std::max(Duration{0}, part->start - now_.wall)));
+  }
+  const Duration until = std::chrono::ceil<seconds>(std::max(Duration{0}, facts.closes - now_.wall));
+  return limits + " would run into the maintenance of " + closing->str() +
          (until.count() > 0 ? ", which begins in " + format_duration(until) : ", which has begun");
 }
 
@@ -94,6 +105,7 @@ JobInfo Batch::base_info(const Job& job, bool full) const {
   i.dependency = spec->dependency, i.constraints = to_text(spec->constraints), i.node_request = spec->node_list;
   i.exclude = spec->exclude, i.submit_dir = spec->submit_dir, i.args = spec->args, i.begin = spec->begin;
   i.requeue = job.spec->requeue, i.exclusive = spec->exclusive;
+  i.reservation = spec->reservation, i.mail_type = spec->mail_type, i.mail_user = spec->mail_user;
   i.stdin_path = spec->stdin_path;
   i.stdout_path = spec->stdout_path.empty() ? (job.array ? "job-%A_%a.out" : "job-%j.out") : spec->stdout_path;
   i.stderr_path = spec->stderr_path;
@@ -414,7 +426,8 @@ void Batch::handle(const Asker& asker, const Who&, const WhyRequest& request) {
       say(std::to_string(reply.position - 1) + " jobs are ahead of it");
       break;
     case Reason::kResources:
-      say("it is the next of its kind, and waits for enough to be free");
+      say(job->spec->reservation ? "it waits for enough of reservation " + *job->spec->reservation + " to be free"
+                                 : "it is the next of its kind, and waits for enough to be free");
       break;
     default:
       if (!text.empty()) say(text);

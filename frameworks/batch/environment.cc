@@ -53,6 +53,7 @@ std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& a
   if (!spec.partition.empty()) set("JOB_PARTITION", spec.partition);
   if (!spec.account.empty()) set("JOB_ACCOUNT", spec.account);
   if (!spec.qos.empty()) set("JOB_QOS", spec.qos);
+  if (!spec.reservation.empty()) set("JOB_RESERVATION", spec.reservation);
   if (placement.devices_per_node != 0) {
     set("GPUS_ON_NODE", std::to_string(placement.devices_per_node));
     set("GPUS_PER_NODE", std::to_string(placement.devices_per_node));

@@ -41,7 +41,9 @@ constexpr std::array<std::string_view, kReasons> kReasonWords{"None",
                                                               "NodeFail",
                                                               "JobLaunchFailure",
                                                               "Cancelled",
-                                                              "UnknownExit"};
+                                                              "UnknownExit",
+                                                              "Reservation",
+                                                              "ReservationDeleted"};
 
 std::string upper(std::string_view text) {
   std::string out(text);

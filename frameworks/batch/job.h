@@ -66,8 +66,11 @@ enum class Reason : std::uint8_t {
   kLaunchFailed,
   kCancelled,
   kUnknownExit,
+  // Pending; the numbers of reasons stay.
+  kReservation,      // it names one that has not begun, or has too little time left
+  kReservationGone,  // ... that is no more
 };
-constexpr std::size_t kReasons = 20;
+constexpr std::size_t kReasons = 22;
 std::string_view reason_name(Reason reason);  // Slurm's word where there is one: "Resources", "JobHeldUser"
 
 enum class DependencyType : std::uint8_t { kAfter, kAfterOk, kAfterNotOk, kAfterAny, kAfterCorr, kSingleton };
@@ -206,7 +209,7 @@ struct JobInfo {
   bool full = false;
   std::int64_t gid = -1;
   std::string directory, script_path, stdin_path, stdout_path, stderr_path, comment, dependency, constraints, node_request, exclude,
-      submit_dir, script_digest, devices;
+      submit_dir, script_digest, devices, reservation, mail_type, mail_user;
   std::vector<std::string> args;
   Duration begin{0};
   bool requeue = false, exclusive = false;

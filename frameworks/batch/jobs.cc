@@ -12,6 +12,8 @@ Job& Jobs::add(JobId id, std::string spec_bytes, const JobSpec& spec, const Batc
     entry->nice = spec.nice;
     entry->requeue = spec.requeue.value_or(true);
     entry->begin = spec.begin;
+    entry->mail = parse_mail_types(spec.mail_type) ? *parse_mail_types(spec.mail_type) : MailSet{0};
+    if (!spec.reservation.empty()) entry->reservation = std::make_unique<const std::string>(spec.reservation);
     entry->limit = time_limit_of(spec, options);
     const std::string_view key = entry->bytes;
     it = specs_.emplace(key, std::move(entry)).first;

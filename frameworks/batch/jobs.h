@@ -16,6 +16,7 @@
 #include "frameworks/batch/arrays.h"
 #include "frameworks/batch/job.h"
 #include "frameworks/batch/layout.h"
+#include "frameworks/batch/mail.h"
 #include "frameworks/batch/protocol.h"
 
 namespace bourse::batch {
@@ -28,7 +29,9 @@ struct SpecEntry {
   std::uint32_t layout_epoch = 0;
   std::int32_t nice = 0;
   bool requeue = true;
+  MailSet mail = 0;
   Duration limit{0}, begin{0};
+  std::unique_ptr<const std::string> reservation;  // that it names; null: none
 };
 
 struct SharedBlob {
@@ -63,10 +66,11 @@ struct Job {
   JobState state = JobState::kPending;      // of a plain job; an array is kPending while a task waits
   Reason reason = Reason::kNone;
   bool held = false, held_admin = false;
-  bool durable = false;  // its submit record is
-  bool suspect = false;  // may have been launched by an earlier life: waits for every agent's word
-  bool doubt = false;    // no longer suspect, but some agent has not spoken: start it as a new attempt
-  bool ending = false;   // its last record is on its way to the disk
+  bool durable = false;     // its submit record is
+  bool suspect = false;     // may have been launched by an earlier life: waits for every agent's word
+  bool doubt = false;       // no longer suspect, but some agent has not spoken: start it as a new attempt
+  bool ending = false;      // its last record is on its way to the disk
+  bool mail_begun = false;  // an array's user has been told that it began
   std::unique_ptr<ArrayState> array;
   std::unique_ptr<std::map<std::uint64_t, ArrayRetry>> retries;  // array ranks beyond attempt 1
   std::unique_ptr<DependState> depend;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/core/vm_image.h"
+#include "frameworks/batch/mail.h"
 #include "frameworks/batch/protocol.h"
 
 namespace bourse::batch {
@@ -57,10 +58,15 @@ Result<> check_spec(const JobSpec& spec, const BatchOptions& options) {
                    format_duration(options.max_time_limit));
   for (const std::string& word : spec.env)
     if (word.find('=') == std::string::npos || word.front() == '=') return invalid("environment: '" + word + "' is not NAME=value");
+  BOURSE_TRY(parse_mail_types(spec.mail_type));
+  BOURSE_TRY(check_mail_address(spec.mail_user));
   BOURSE_TRY(parse_array(spec.array));
   BOURSE_TRY(parse_dependencies(spec.dependency));
   if (!spec.vm.empty()) BOURSE_TRY(parse_vm_image(spec.vm));
+  if (spec.reservation.find(',') != std::string::npos)
+    return invalid("reservation: '" + spec.reservation + "' names several; a job runs in one");
   if (spec.revocable) {
+    if (!spec.reservation.empty()) return invalid("a revocable job runs in what others lend, and in no reservation");
     if (spec.exclusive || spec.nodes_min > 1 || spec.mem_per_node == 0 || spec.mem_per_cpu == 0)
       return invalid(
           "a revocable job has a part of one host: what is lent is no whole host, and a gang that may lose any part is none");
@@ -129,7 +135,8 @@ Result<Layout> lay_out(const JobSpec& spec, const BatchOptions& options, MilliCp
     ask.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(gpus, kCpusMax));
     shape.devices.push_back(std::move(ask));
   }
-  out.key = to_text(shape);
+  out.reservation = spec.reservation;
+  out.key = to_text(shape) + (out.reservation.empty() ? "" : ";reservation=" + out.reservation);
   return out;
 }
 

@@ -20,6 +20,8 @@ namespace bourse::batch {
 struct BatchOptions {
   std::string cluster = "bourse";
   std::string framework = "batch";
+  std::string role = "batch";
+  bool mail = false;  // there is a program to send it
   Duration default_time_limit = seconds(24 * 3600);
   Duration max_time_limit = kNoLimit;
   Bytes default_mem_per_cpu;  // 0: not limited
@@ -49,6 +51,7 @@ struct Layout {
   Need need;
   std::uint32_t tasks = 1, tasks_per_node = 1, cpus_per_task = 1;
   bool depends_on_agents = false;  // the number of nodes was chosen by what agents there are
+  std::string reservation;         // that it runs in; "": none is named
   std::string key;                 // equal keys: a slice of one serves the other
 };
 

@@ -19,6 +19,7 @@
 #include "common/world/trace_export.h"
 #include "frameworks/batch/batch.h"
 #include "frameworks/batch/history.h"
+#include "frameworks/batch/mailer.h"
 #include "frameworks/batch/options.h"
 #include "frameworks/batch/peek.h"
 #include "frameworks/batch/proof.h"
@@ -42,6 +43,7 @@ struct World {
   std::unique_ptr<Driver> driver;
   std::unique_ptr<SessionBridge> session;
   ProofGate gate;
+  std::unique_ptr<Mailer> mailer;
   ToolSockets tools{reactor};
 };
 
@@ -148,6 +150,12 @@ Result<> run(Program& program) {
   options.policy_guard = w.policy->guard();
   if (const std::string file = config.text("batch", "policy_learnt"); !file.empty())
     options.policy_learnt = BOURSE_TRY(read_file(file, BOURSE_STATE_MAX));
+  const std::string mail_setting = config.text("batch", "mail_program"), mail_program = find_mail_program(mail_setting);
+  options.mail = !mail_program.empty();
+  if (!mail_setting.empty() && mail_setting != "none" && mail_program.empty())
+    log_event(LogLevel::kWarn, "no_mail_program",
+              {{"program", mail_setting}, {"what", "it cannot be run; --mail-type is accepted and no mail is sent"}});
+  w.mailer = std::make_unique<Mailer>(w.reactor, mail_program);
   options.policy_budget = config.duration("batch", "policy_budget");
   std::uint32_t trace_permille = 0;
   if (auto tracing = BOURSE_TRY(trace_options(config, "bourse-batch"))) {
@@ -159,6 +167,7 @@ Result<> run(Program& program) {
 
   Driver::Hooks hooks;
   hooks.reply = [&w](PeerId peer, std::string bytes) { w.tools.send(peer, std::move(bytes)); };
+  hooks.mail = [&w](Mail mail) { w.mailer->add(std::move(mail)); };
   hooks.session = [&w](const SessionCommand& command) {
     if (w.session) w.session->command(command);
   };

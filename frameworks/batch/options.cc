@@ -53,6 +53,7 @@ BatchOptions options_of(const Config& config) {
   BatchOptions o;
   o.cluster = config.text("cluster", "name");
   o.framework = config.text("batch", "framework");
+  o.role = config.text("batch", "role");
   o.default_time_limit = config.duration("batch", "default_time_limit");
   o.max_time_limit = config.duration("batch", "max_time_limit");
   o.default_mem_per_cpu = config.size("batch", "default_mem_per_cpu");

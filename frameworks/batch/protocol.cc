@@ -131,7 +131,8 @@ Offset<fb::Info> put(FlatBufferBuilder& b, const JobInfo& i) {
   auto constraints = put(b, i.constraints), node_request = put(b, i.node_request), exclude = put(b, i.exclude);
   auto submit_dir = put(b, i.submit_dir), digest = put(b, i.script_digest), devices = put(b, i.devices);
   auto args = put(b, i.args);
-  auto script = put(b, i.script);
+  auto script = put(b, i.script), reservation = put(b, i.reservation);
+  auto mail_type = put(b, i.mail_type), mail_user = put(b, i.mail_user);
   fb::InfoBuilder t(b);
   t.add_id(i.id.value), t.add_array(i.array.value), t.add_indexes(indexes), t.add_name(name), t.add_user(user);
   t.add_account(account), t.add_partition(partition), t.add_qos(qos), t.add_uid(i.uid);
@@ -145,7 +146,8 @@ Offset<fb::Info> put(FlatBufferBuilder& b, const JobInfo& i) {
   t.add_stdin_path(in), t.add_stdout_path(out), t.add_stderr_path(err), t.add_comment(comment), t.add_dependency(dependency);
   t.add_constraints(constraints), t.add_node_request(node_request), t.add_exclude(exclude), t.add_submit_dir(submit_dir);
   t.add_script_digest(digest), t.add_devices(devices), t.add_args(args), t.add_begin(i.begin.count()), t.add_requeue(i.requeue);
-  t.add_exclusive(i.exclusive), t.add_script(script);
+  t.add_exclusive(i.exclusive), t.add_script(script), t.add_reservation(reservation), t.add_mail_type(mail_type);
+  t.add_mail_user(mail_user);
   return t.Finish();
 }
 auto put(FlatBufferBuilder& b, const std::vector<JobInfo>& list) {
@@ -453,7 +455,7 @@ class Reader {
     o.name = text(i->name(), "name"), o.user = text(i->user(), "user"), o.account = text(i->account(), "account");
     o.partition = text(i->partition(), "partition"), o.qos = text(i->qos(), "qos"), o.uid = i->uid();
     o.state = enumeration(i->state(), JobState::kDeadline, "state"),
-    o.reason = enumeration(i->reason(), Reason::kUnknownExit, "reason");
+    o.reason = enumeration(i->reason(), Reason::kReservationGone, "reason");
     o.reason_text = text(i->reason_text(), "reason", kEnvBytesMax), o.priority = i->priority(), o.nice = i->nice();
     o.nodes = i->nodes(), o.tasks = i->tasks(), o.cpus_per_task = i->cpus_per_task(), o.cpus = MilliCpus(i->cpus());
     o.mem = Bytes(i->mem()), o.time_limit = Duration(i->time_limit()), o.submitted = Duration(i->submitted());
@@ -470,6 +472,8 @@ class Reader {
     o.submit_dir = text(i->submit_dir(), "directory"), o.script_digest = text(i->script_digest(), "digest");
     o.devices = text(i->devices(), "devices"), o.args = texts(i->args(), "arguments"), o.begin = Duration(i->begin());
     o.requeue = i->requeue(), o.exclusive = i->exclusive(), o.script = text(i->script(), "script", kScriptBytesMax);
+    o.reservation = text(i->reservation(), "reservation"), o.mail_type = text(i->mail_type(), "mail-type");
+    o.mail_user = text(i->mail_user(), "mail-user");
     return o;
   }
   std::vector<JobInfo> infos(const Vec<Offset<fb::Info>>* v) {

@@ -163,6 +163,11 @@ struct SessionBridge::Impl {
         facts.total = resources_of(bourse_agent_total(a)), facts.labels = labels_of(bourse_agent_labels(a));
         facts.incarnation = Incarnation(bourse_agent_incarnation(a)), facts.degraded = bourse_agent_degraded(a) != 0;
         facts.closes = Duration(bourse_agent_closes(a)), facts.reopens = Duration(bourse_agent_reopens(a));
+        bourse_reserved part{};
+        part.size = sizeof part;
+        for (std::size_t n = 0; bourse_agent_reserved(a, n, &part) == 1; ++n)
+          facts.reserved.push_back({text(part.name), RoleName(text(part.role)), Duration(part.start), Duration(part.end),
+                                    part.named != 0, part.whole != 0});
         changed.agents.push_back(std::move(facts));
       }
       of(u).up(std::move(changed));
@@ -198,6 +203,8 @@ struct SessionBridge::Impl {
       const ShapePtr shape = shape_of(line.shape);
       complain("demand_add", bourse_demand_add(raw, line.id, shape.get(), line.count, line.gang_min, line.priority));
       if (line.lasts.count() > 0) complain("demand_lasts", bourse_demand_lasts(raw, line.id, line.lasts.count()));
+      if (!line.reservation.empty())
+        complain("demand_reservation", bourse_demand_reservation(raw, line.id, line.reservation.c_str()));
     }
     complain("demand", bourse_client_demand(client, raw));
   }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "common/core/vm_image.h"
+#include "frameworks/batch/mail.h"
 
 namespace bourse::cli {
 namespace {
@@ -162,9 +163,6 @@ class Builder {
     const std::string& v = s.value;
     if (const auto note = without_effect(s.name)) {
       out_.ignored.push_back(fmt::format("--{}: {}", s.name, *note));
-      if (s.name == "mail-type") job_.mail_type = v;
-      if (s.name == "mail-user") job_.mail_user = v;
-      if (s.name == "reservation") job_.reservation = v;
       if (s.name == "licenses") job_.licenses = v;
       if (s.name == "hint") job_.hint = v;
       return {};
@@ -196,6 +194,9 @@ class Builder {
     if (name == "partition") return &job_.partition;
     if (name == "account") return &job_.account;
     if (name == "qos") return &job_.qos;
+    if (name == "reservation") return &job_.reservation;
+    if (name == "mail-type") return &job_.mail_type;
+    if (name == "mail-user") return &job_.mail_user;
     if (name == "comment") return &job_.comment;
     if (name == "nodelist") return &job_.node_list;
     if (name == "exclude") return &job_.exclude;
@@ -478,6 +479,8 @@ Result<Submission> read_submission(const std::vector<std::string>& words, const 
   }
   if (!job.array.empty()) BOURSE_TRY(batch::parse_array(job.array));
   if (!job.dependency.empty()) BOURSE_TRY(batch::parse_dependencies(job.dependency));
+  BOURSE_TRY(batch::parse_mail_types(job.mail_type));
+  BOURSE_TRY(batch::check_mail_address(job.mail_user));
   for (const std::string* hosts : {&job.node_list, &job.exclude})
     if (!hosts->empty()) BOURSE_TRY(expand_hosts(*hosts));
   BOURSE_TRY(check_places(job));

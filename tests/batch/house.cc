@@ -35,9 +35,7 @@ void House::session_up() {
   post(SessionEvent(SessionUp{Epoch(1), "test"}));
   AgentsChanged changed;
   changed.snapshot = true;
-  for (const auto& [id, a] : agents)
-    changed.agents.push_back(
-        {id, a.up ? AgentFacts::State::kUp : AgentFacts::State::kUnreachable, a.total, a.labels, Incarnation(1), false});
+  for (const auto& [id, a] : agents) changed.agents.push_back(facts_of(id, a));
   post(SessionEvent(std::move(changed)));
   for (const auto& [id, slot] : slices) {
     SliceSpec spec;
@@ -47,6 +45,37 @@ void House::session_up() {
   for (const auto& [agent, updates] : unacked_)
     if (agents.at(agent).up)
       for (const auto& [sequence, update] : updates) post(SessionEvent(update));
+}
+
+AgentFacts House::facts_of(const AgentId& id, const Agent& a) const {
+  AgentFacts facts{id, a.up ? AgentFacts::State::kUp : AgentFacts::State::kUnreachable, a.total, a.labels, Incarnation(1), false};
+  if (a.closes.count() > 0) facts.closes = a.closes, facts.reopens = a.closes + seconds(3600);
+  facts.reserved = a.reserved;
+  return facts;
+}
+
+void House::facts(const AgentId& id) {
+  AgentsChanged changed;
+  changed.agents.push_back(facts_of(id, agents.at(id)));
+  post(SessionEvent(std::move(changed)));
+}
+
+// What the master looks at before it offers something of an agent: windows, and whose it is.
+bool House::may_offer(const Agent& a, const DemandLine& line, std::string& reserved) const {
+  reserved.clear();
+  if (a.closes.count() > 0 && line.lasts > a.closes - now.wall) return false;
+  for (const AgentFacts::Reserved& r : a.reserved) {
+    if (r.end.count() != 0 && r.end <= now.wall) continue;
+    const bool serves = r.role == RoleName("batch") && (line.reservation == r.name || (line.reservation.empty() && !r.named));
+    if (r.start > now.wall) {
+      if (!serves && line.lasts > r.start - now.wall) return false;
+      continue;
+    }
+    if (!serves) return false;
+    if (!line.reservation.empty() && r.end.count() != 0 && line.lasts > r.end - now.wall) return false;
+    reserved = r.name;
+  }
+  return line.reservation.empty() || reserved == line.reservation;
 }
 
 void House::restart() {
@@ -88,7 +117,8 @@ bool House::step_one() {
 }
 
 void House::execute(Actions& actions) {
-  HeldStep held{actions.ticket, std::move(actions.appends), std::move(actions.session), std::move(actions.replies)};
+  HeldStep held{actions.ticket, std::move(actions.appends), std::move(actions.session), std::move(actions.replies),
+                std::move(actions.mails)};
   spans.insert(spans.end(), std::make_move_iterator(actions.spans.begin()), std::make_move_iterator(actions.spans.end()));
   for (const TimerKey& key : actions.disarms) timers_.erase(key);
   for (const Arm& arm : actions.arms) timers_[arm.key] = now.mono + arm.after;
@@ -127,6 +157,7 @@ void House::release_disk() {
 }
 
 void House::release(HeldStep held) {
+  mails.insert(mails.end(), std::make_move_iterator(held.mails.begin()), std::make_move_iterator(held.mails.end()));
   for (const SessionCommand& c : held.session) command(c);
   for (Reply& r : held.replies) {
     auto decoded = decode_reply(r.payload);
@@ -345,14 +376,17 @@ void House::make_offers() {
         outstanding += count_fits(line.shape, offer.resources, offer.agent_total, offer.labels, line.count);
     std::vector<OfferMade> made;
     std::uint32_t got = outstanding;
+    std::string reserved;
     for (auto& [id, a] : agents) {
       if (got >= line.count) break;
+      if (!may_offer(a, line, reserved)) continue;
       if (!a.up || (hold_off_.contains({id, line.id}) && hold_off_[{id, line.id}] > now.mono)) continue;
       const auto fit = count_fits(line.shape, a.free, a.total, a.labels, line.count);
       if (fit == 0) continue;
       Offer offer;
       offer.id = OfferId(next_offer_++), offer.generation = Generation(1), offer.agent = id, offer.resources = a.free;
       offer.agent_total = a.total, offer.labels = a.labels, offer.ttl = seconds(10), offer.line = line.id;
+      offer.reserved = reserved;
       got += line.gang_min > 1 ? 1 : fit;
       made.push_back({offer});
     }

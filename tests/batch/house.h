@@ -26,6 +26,8 @@ class House {
     Labels labels;
     bool up = true;
     std::uint64_t sequence = 0;
+    Duration closes{0};                          // wall; 0: no window is known
+    std::vector<AgentFacts::Reserved> reserved;  // whole; at most one has begun
   };
   struct Task {
     AgentId agent;
@@ -84,6 +86,7 @@ class House {
   std::map<TaskId, int> launches;
   std::vector<Kill> kills;
   std::deque<ToolReply> replies;
+  std::vector<Mail> mails;
   std::vector<Span> spans;
   std::string accept_trace;  // of the last accept that had one
   std::vector<DemandLine> demand;
@@ -100,6 +103,7 @@ class House {
   void update(const AgentId& agent, const SliceId& slice, TaskStatus status);
   void next_in_turn(const SliceId& slice);  // the agent's: when a task of it has ended
   void session_up();
+  void facts(const AgentId& agent);  // tells what is known of it
 
  private:
   struct HeldStep {
@@ -107,6 +111,7 @@ class House {
     std::vector<Append> appends;
     std::vector<SessionCommand> session;
     std::vector<Reply> replies;
+    std::vector<Mail> mails;
   };
   bool step_one();
   void execute(Actions& actions);
@@ -114,6 +119,8 @@ class House {
   void finish_append(HeldStep held);
   void command(const SessionCommand& command);
   void make_offers();
+  [[nodiscard]] AgentFacts facts_of(const AgentId& id, const Agent& agent) const;
+  [[nodiscard]] bool may_offer(const Agent& agent, const DemandLine& line, std::string& reserved) const;
   [[nodiscard]] bool end_on_disk(const TaskId& task) const;
 
   BatchOptions options_;

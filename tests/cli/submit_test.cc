@@ -290,7 +290,7 @@ TEST_F(SubmitTest, BadListsAreRefusedHere) {
 }
 
 TEST_F(SubmitTest, OptionsWithoutEffectAreAcceptedAndTold) {
-  const Submission s = must({"--hint=nomultithread", "--mail-type=ALL", "--contiguous", "--wrap=x"});
+  const Submission s = must({"--hint=nomultithread", "--overcommit", "--contiguous", "--wrap=x"});
   EXPECT_EQ(s.ignored.size(), 3u);
 }
 

@@ -128,7 +128,7 @@ const std::vector<SlurmField<JobInfo>>& squeue_fields() {
       {0, "STDOUT", "STDOUT", 20, [](const JobInfo& j) { return j.stdout_path; }},
       {0, "STDERR", "STDERR", 20, [](const JobInfo& j) { return j.stderr_path.empty() ? j.stdout_path : j.stderr_path; }},
       {'h', "OverSubscribe", "OVER_SUBSCRIBE", 20, [](const JobInfo& j) { return j.exclusive ? "NO" : "OK"; }},
-      {'v', "Reservation", "RESERVATION", 20, [](const JobInfo&) { return "(null)"; }},
+      {'v', "Reservation", "RESERVATION", 20, [](const JobInfo& j) { return or_null(j.reservation); }},
       {'W', "Licenses", "LICENSES", 20, [](const JobInfo&) { return "(null)"; }},
       {'Y', "SchedNodes", "SCHEDNODES", 20, [](const JobInfo&) { return "(null)"; }},
       {0, "exit_code", "EXIT_CODE", 20, [](const JobInfo& j) { return number(j.exit_code); }},
