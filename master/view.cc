@@ -16,6 +16,18 @@ ViewUpdate update_of(std::string what) {
   return update;
 }
 
+// There can be many of them: told last, so that who asks for another table does not wait for these.
+bool is_many(std::string_view what) { return what == "offers" || what == "slices"; }
+
+void whole_now(House& h, bool many) {
+  for (const std::string_view what : kViewTables) {
+    if (is_many(what) != many) continue;
+    ViewUpdate end = update_of(std::string(what));
+    end.snapshot = true;
+    h.out->views.push_back(std::move(end));
+  }
+}
+
 void put(House& h, ViewUpdate update) {
   if (!update.rows.empty() || !update.removed.empty()) h.out->views.push_back(std::move(update));
 }
@@ -69,22 +81,27 @@ void ViewTable::settled(House& h) {
 void ViewTable::due(House& h) {
   armed_ = false;
   if (!on_) return;
-  if (!filling_ && flush_ == 0) sweep(h);
+  if (!filling_ && flush_ == 0 && !offers_filled_ && !slices_filled_) sweep(h);
   const bool whole = round(h, flush_ != 0 || filling_);
   if (whole && filling_) {
     filling_ = false;
-    for (const std::string_view what : kViewTables) {
-      ViewUpdate end = update_of(std::string(what));
-      end.snapshot = true;
-      h.out->views.push_back(std::move(end));
-    }
+    whole_now(h, false);
   }
   if (whole && flush_ != 0) {
     ViewUpdate mark;
     mark.sequence = Sequence(std::exchange(flush_, 0));
     h.out->views.push_back(std::move(mark));
   }
-  if (whole) return;
+  bool many_left = offers_filled_ || slices_filled_;
+  if (whole && many_left) {
+    std::size_t room = kRowsPerStep / 2;
+    offers(h, room);
+    slices(h, room);
+    many_left = room == 0;
+    if (!many_left) whole_now(h, true);
+    if (many_left && !offers_filled_ && !slices_filled_) offers_filled_ = UINT64_MAX;  // the last of them are not told yet
+  }
+  if (whole && !many_left) return;
   armed_ = true;
   h.out->arm(TimerKey{kViewTimer, 0, {}}, kSoon);
 }
@@ -95,8 +112,7 @@ bool ViewTable::round(House& h, bool now) {
   agents(h, room);
   if (!frameworks_.empty()) roles_dirty_ = true;
   frameworks(h, room);
-  offers(h, room);
-  slices(h, room);
+  if (!offers_filled_ && !slices_filled_) offers(h, room), slices(h, room);
   events(h, room);
   if (room > 0 && (now || (roles_dirty_ && h.now.mono - roles_at_ >= kRolesEvery))) roles(h);
   if (room == 0) return false;

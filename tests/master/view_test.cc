@@ -34,7 +34,8 @@ struct Watcher : Rig {
   void look() {
     step(Watched{true, ++flush});
     take_views();
-    for (int i = 0; i < 1000 && flushed < flush; ++i) run(milliseconds(5)), take_views();
+    const auto many = [this] { return !tables.at("offers").ready() || !tables.at("slices").ready(); };
+    for (int i = 0; i < 1000 && (flushed < flush || many()); ++i) run(milliseconds(5)), take_views();
   }
   std::vector<StatusReply::Row> page(const std::string& what) {
     std::vector<StatusReply::Row> out;
@@ -169,6 +170,31 @@ TEST(View, NoStepTellsMoreThanItsShare) {
   EXPECT_TRUE(h.tables.at("agents").ready());
   EXPECT_EQ(h.tables.at("agents").size(), 700U);
   EXPECT_LE(most, 2 * house::ViewTable::kRowsPerStep + 10);
+}
+
+TEST(View, WhoAsksForAgentsDoesNotWaitForSlices) {
+  Watcher h;
+  h.agent(1, "h1", amount(2'000, 2'000));
+  h.framework(2, "f");
+  h.demand(2, {line(1, shape(1, 1), 2'000)});
+  h.pass();
+  const std::vector<Offer> offers = h.offers(2);
+  ASSERT_FALSE(offers.empty());
+  std::vector<Accept::Slice> slices;
+  for (std::uint64_t i = 1; i <= 1'500; ++i) slices.push_back({i, shape(1, 1), Duration(0), 1});
+  Accept accept;
+  accept.sequence = Sequence(1);
+  accept.items.push_back({offers.front().id, offers.front().generation, slices, false});
+  h.say(2, accept);
+  h.step(Watched{true, 1});
+  h.take_views();
+  for (int i = 0; i < 1'000 && h.flushed < 1; ++i) h.run(milliseconds(2)), h.take_views();
+  EXPECT_TRUE(h.tables.at("agents").ready());
+  EXPECT_FALSE(h.tables.at("slices").ready());
+  for (int i = 0; i < 1'000 && !h.tables.at("slices").ready(); ++i) h.run(milliseconds(2)), h.take_views();
+  EXPECT_EQ(h.tables.at("slices").size(), 1'500U);
+  h.expect_same("slices");
+  h.expect_same("agents");
 }
 
 // --- the tables themselves
