@@ -108,7 +108,7 @@ struct Figures {
   double full = 0, changed = 0, idle = 0, register_agents = 0;
   std::uint64_t offers = 0;
   double examined = 0;
-  std::size_t bytes_per_agent = 0;
+  std::size_t bytes_per_agent = 0, bytes_per_framework = 0;
 };
 
 Figures measure(std::uint64_t agents, std::uint64_t frameworks) {
@@ -127,6 +127,7 @@ Figures measure(std::uint64_t agents, std::uint64_t frameworks) {
   f.register_agents = since(start);
   house.out.clear();
   f.bytes_per_agent = (allocated() - before) / agents;
+  const std::size_t with_agents = allocated();
   for (std::uint64_t i = 0; i < frameworks; ++i) {
     FrameworkHello hello;
     hello.framework = FrameworkId("framework-" + std::to_string(i));
@@ -135,6 +136,8 @@ Figures measure(std::uint64_t agents, std::uint64_t frameworks) {
     house.say(1 + i, std::move(hello));
     house.say(1 + i, demand(1));
   }
+  house.out.clear();
+  f.bytes_per_framework = (allocated() - std::min(with_agents, allocated())) / frameworks;
   f.full = house.pass();
   f.offers = house.master.counters().offers_made;
 
@@ -176,15 +179,16 @@ Figures measure(std::uint64_t agents, std::uint64_t frameworks) {
 int main() {
   const double unit = calibrate();
   std::printf("allocation: calibration loop %.3f s (100 M xorshift rounds)\n", unit);
-  std::printf("%8s %11s %12s %10s %14s %10s %10s %12s %9s %20s\n", "agents", "frameworks", "full pass s", "offers", "one change us",
-              "looked at", "idle ns", "register s", "B/agent", "full pass published");
+  std::printf("%8s %11s %12s %10s %14s %10s %10s %12s %9s %11s %20s\n", "agents", "frameworks", "full pass s", "offers",
+              "one change us", "looked at", "idle ns", "register s", "B/agent", "B/framework", "full pass published");
   double small = 0, large = 0;
   for (const std::uint64_t agents : {1'000ULL, 10'000ULL, 50'000ULL}) {
     for (const std::uint64_t frameworks : {1ULL, 100ULL, 1'000ULL}) {
       const Figures f = measure(agents, frameworks);
-      std::printf("%8llu %11llu %12.4f %10llu %14.2f %10.2f %10.0f %12.3f %9zu %20s\n", static_cast<unsigned long long>(agents),
-                  static_cast<unsigned long long>(frameworks), f.full, static_cast<unsigned long long>(f.offers), f.changed * 1e6,
-                  f.examined, f.idle * 1e9, f.register_agents, f.bytes_per_agent, published(agents, frameworks));
+      std::printf("%8llu %11llu %12.4f %10llu %14.2f %10.2f %10.0f %12.3f %9zu %11zu %20s\n",
+                  static_cast<unsigned long long>(agents), static_cast<unsigned long long>(frameworks), f.full,
+                  static_cast<unsigned long long>(f.offers), f.changed * 1e6, f.examined, f.idle * 1e9, f.register_agents,
+                  f.bytes_per_agent, f.bytes_per_framework, published(agents, frameworks));
       if (agents == 1'000 && frameworks == 100) small = f.changed;
       if (agents == 10'000 && frameworks == 1'000) {
         large = f.changed;
