@@ -116,9 +116,11 @@ __attribute__((noreturn)) static void become_task(const struct plan* plan) {
   if (setsid() < 0) give_up("setsid");
   (void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL, 0, 0, 0); /* a kernel need not have keys */
   if (fchdir(plan->directory) != 0) give_up("its directory");
-  for (unsigned long one = 0; one < 64; ++one)
-    if ((plan->capabilities >> one & 1) == 0 && prctl(PR_CAPBSET_DROP, one, 0, 0, 0) != 0 && errno != EINVAL)
-      give_up("capabilities");
+  for (unsigned long one = 0; one < 64; ++one) {
+    if ((plan->capabilities >> one & 1) != 0 || prctl(PR_CAPBSET_DROP, one, 0, 0, 0) == 0) continue;
+    if (errno == EINVAL) break; /* there are no more */
+    give_up("capabilities");
+  }
   if (setgroups(plan->group_count, groups) != 0 || setresgid(plan->gid, plan->gid, plan->gid) != 0) give_up("its groups");
   if (setresuid(plan->uid, plan->uid, plan->uid) != 0) give_up("its user");
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};

@@ -337,6 +337,7 @@ Result<> CgroupBase::release_dir(const std::string& dir) {
   for (const auto& tree : trees_) {
     hooks::crash_point("isolator.half_removed");
     const std::string path = tree.path + "/" + dir;
+    if (!tree.per_leaf && cgroup::remove_dir(path)) continue;  // as a rule there is nothing in it
     for (const auto& name : cgroup::children(path)) {
       auto removed = cgroup::remove_dir(path + "/" + name);
       if (!removed && removed.error().code() == Code::kBusy) {

@@ -12,12 +12,16 @@
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
+#include <deque>
+#include <utility>
 
 #include "common/core/hooks.h"
 
 namespace bourse::devices {
 
 namespace {
+
+constexpr std::size_t kProgramsKept = 8;
 
 long bpf(int command, union bpf_attr& attributes) { return syscall(SYS_bpf, command, &attributes, sizeof attributes); }
 
@@ -76,6 +80,21 @@ Result<int> load(const std::vector<bpf_insn>& program) {
   const long fd = bpf(BPF_PROG_LOAD, attributes);
   if (fd < 0) return errno_error("load the device program");
   return static_cast<int>(fd);
+}
+
+// The kernel takes longer to check a program than to make all groups of a slice, and most slices have the same devices: the last few
+// programs stay open. Closed when exec.
+Result<int> loaded(const std::vector<DeviceRule>& rules) {
+  static std::deque<std::pair<std::vector<DeviceRule>, int>> kept;
+  const auto same = std::find_if(kept.begin(), kept.end(), [&](const auto& one) { return one.first == rules; });
+  if (same != kept.end()) return same->second;
+  const int program = BOURSE_TRY(load(program_of(rules)));
+  kept.emplace_back(rules, program);
+  if (kept.size() > kProgramsKept) {
+    close(kept.front().second);  // a group that has it holds it
+    kept.pop_front();
+  }
+  return program;
 }
 
 std::int64_t number(std::string_view text, bool& ok) {
@@ -158,7 +177,7 @@ Result<> bpf_limit(const std::string& path, const std::vector<DeviceRule>& rules
   if (hooks::mutant("isolator.all_devices")) return {};
   if (rules.size() > kDeviceRulesMax)
     return Error(Code::kLimit, "more than " + std::to_string(kDeviceRulesMax) + " devices in one slice");
-  const int program = BOURSE_TRY(load(program_of(rules)));
+  const int program = BOURSE_TRY(loaded(rules));
   const int group = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   Result<> result;
   if (group < 0) {
@@ -171,7 +190,6 @@ Result<> bpf_limit(const std::string& path, const std::vector<DeviceRule>& rules
     if (bpf(BPF_PROG_ATTACH, attributes) < 0) result = errno_error("attach the device program to " + path);
     close(group);
   }
-  close(program);  // the group holds it
   return result;
 }
 

@@ -193,7 +193,9 @@ void filter_calls(Plan& plan) {
 void drop_capabilities(Plan& plan) {
   for (int one = 0; one < 64; ++one) {
     if ((plan.capabilities >> one & 1) != 0) continue;
-    if (prctl(PR_CAPBSET_DROP, one, 0, 0, 0) < 0 && errno != EINVAL) give_up(plan, Stage::kPrivileges);
+    if (prctl(PR_CAPBSET_DROP, one, 0, 0, 0) == 0) continue;
+    if (errno == EINVAL) break;  // there are no more
+    give_up(plan, Stage::kPrivileges);
   }
 }
 
