@@ -19,8 +19,8 @@ bool has_word(const std::string& text, const std::string& word) {
 
 }  // namespace
 
-Result<std::unique_ptr<Isolator>> CgroupV2::make(const std::string& mount, const std::string& root) {
-  auto isolator = std::unique_ptr<CgroupV2>(new CgroupV2);
+Result<std::unique_ptr<Isolator>> CgroupV2::make(const std::string& mount, const std::string& root, const std::string& nodes) {
+  auto isolator = std::unique_ptr<CgroupV2>(new CgroupV2(nodes));
   std::string offered = BOURSE_TRY(cgroup::read_file(mount + "/cgroup.controllers"));
   std::replace(offered.begin(), offered.end(), '\n', ' ');
   const std::string top = mount + "/" + root;
@@ -130,6 +130,11 @@ Result<> CgroupV2::limit_lent_dir(Bytes mem) {
     const bool idle = cgroup::exists(path + "cpu.idle") && cgroup::write_file(path + "cpu.idle", "1");
     if (!idle) BOURSE_TRY(cgroup::write_file(path + "cpu.weight", "1"));
   }
+  // Tried again the next time where it cannot be written, as when a node has just gone.
+  if (const std::string mems = cgroup::list_text(nodes_.roomy()) + "\n"; has("cpuset") && mems != lent_mems_ &&
+                                                                         !hooks::mutant("isolator.lent_stays") &&
+                                                                         cgroup::write_file(path + "cpuset.mems", mems))
+    lent_mems_ = mems;
   if (!has("memory") || mem.value <= 0 || hooks::mutant("isolator.lent_unlimited")) return {};
   if (cgroup::exists(path + "memory.swap.max")) BOURSE_TRY(cgroup::write_file(path + "memory.swap.max", "0"));
   BOURSE_TRY(cgroup::write_file(path + "memory.high", std::to_string(mem.value)));

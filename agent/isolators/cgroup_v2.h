@@ -4,17 +4,20 @@
 #pragma once
 
 #include "agent/isolators/cgroup_base.h"
+#include "agent/isolators/lent_nodes.h"
 
 namespace bourse {
 
 class CgroupV2 final : public CgroupBase {
  public:
-  // `mount` is where the tree is mounted (a test gives a directory of its own). kUnsupported: no controller to be had.
-  static Result<std::unique_ptr<Isolator>> make(const std::string& mount, const std::string& root);
+  // `mount` is where the tree is mounted, `nodes` where the kernel shows its NUMA nodes (a test gives directories of its own).
+  // kUnsupported: no controller to be had.
+  static Result<std::unique_ptr<Isolator>> make(const std::string& mount, const std::string& root,
+                                                const std::string& nodes = "/sys/devices/system/node");
   [[nodiscard]] std::string_view name() const override { return "cgroup-v2"; }
 
  private:
-  CgroupV2() = default;
+  explicit CgroupV2(const std::string& nodes) : nodes_(nodes) {}
   Result<> write_limits(const std::string& dir, const SliceLimits& limits) override;
   [[nodiscard]] bool uses(const Tree&, const SliceLimits&) const override { return true; }
   Result<> limit_lent_dir(Bytes mem) override;
@@ -28,6 +31,8 @@ class CgroupV2 final : public CgroupBase {
   Result<> limit_io(const std::string& path, const std::vector<IoLimit>& io);
   [[nodiscard]] bool has(std::string_view controller) const;
 
+  LentNodes nodes_;
+  std::string lent_mems_ = "\n";  // as last written
   std::vector<std::string> controllers_;
   std::int64_t guarded_ = 0;  // bytes of all slices that are kept from reclaim
 };

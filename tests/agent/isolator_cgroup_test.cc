@@ -263,6 +263,42 @@ TEST_F(IsolatorV2Files, LimitsAreWrittenInTheKernelsWords) {
   EXPECT_TRUE(entry->write_zero.empty());
 }
 
+TEST_F(IsolatorV2Files, WhoBorrowsLeavesANodeThatRunsShortWhileAnotherHasRoom) {
+  make_group("bourse/lent", {"cgroup.subtree_control", "cpuset.mems", "cpu.weight", "memory.high", "memory.max"});
+  make_group("bourse/lent/f#1",
+             {"cgroup.subtree_control", "cpu.max", "cpu.weight", "cpuset.cpus", "cpuset.mems", "memory.max", "pids.max"});
+  make_group("bourse/lent/f#1/t0", {"memory.oom.group", "cgroup.kill"});
+  fs::create_directories(mount_ + "/node/node0"), fs::create_directories(mount_ + "/node/node1");
+  put("node/online", "0-1\n");
+  const auto node = [&](int number, int free, int cache) {  // MiB of 1024, in the kernel's words
+    const std::string prefix = "Node " + std::to_string(number) + " ";
+    put("node/node" + std::to_string(number) + "/meminfo",
+        "\n" + prefix + "MemTotal:       1048576 kB\n" + prefix + "MemFree:         " + std::to_string(free * 1024) + " kB\n" +
+            prefix + "Active(file):     " + std::to_string(cache * 512) + " kB\n" + prefix +
+            "Inactive(file):    " + std::to_string(cache * 512) + " kB\n");
+  };
+  auto isolator = CgroupV2::make(mount_, "bourse", mount_ + "/node");
+  ASSERT_TRUE(isolator);
+  SliceLimits limits;
+  limits.revocable = true;
+  node(0, 500, 0), node(1, 500, 0);
+  ASSERT_TRUE((*isolator)->prepare("f#1", limits));
+  const auto mems_after = [&](int free0, int cache0, int free1) {  // what is written then; "": nothing
+    put("bourse/lent/cpuset.mems", "");
+    node(0, free0, cache0), node(1, free1, 0);
+    EXPECT_TRUE((*isolator)->limit_lent(Bytes{256LL << 20}));
+    return get("bourse/lent/cpuset.mems");
+  };
+  EXPECT_EQ(get("bourse/lent/cpuset.mems"), "") << "all have room";
+  EXPECT_EQ(mems_after(100, 100, 500), "") << "what is only cache is room";
+  EXPECT_EQ(mems_after(100, 20, 500), "1\n");
+  EXPECT_EQ(mems_after(200, 20, 500), "") << "what has just been freed by leaving is no reason to come back";
+  EXPECT_EQ(mems_after(300, 20, 500), "\n");
+  EXPECT_EQ(mems_after(100, 0, 500), "1\n");
+  EXPECT_EQ(mems_after(100, 0, 100), "\n") << "with no room anywhere they are where they can be, and some go by pressure";
+  EXPECT_EQ(mems_after(500, 0, 100), "0\n");
+}
+
 TEST_F(IsolatorV2Files, UsageIsReadFromTheLeaf) {
   auto isolator = CgroupV2::make(mount_, "bourse");
   ASSERT_TRUE((*isolator)->prepare("f#1", {}));

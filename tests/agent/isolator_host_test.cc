@@ -191,6 +191,43 @@ TEST_F(NumaBinding, MemoryComesFromTheNodeOfTheSlice) {
   }
 }
 
+namespace {
+
+std::int64_t node_free_mib(int node) {
+  const std::string text = read_text("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
+  return std::atoll(text.c_str() + text.find("MemFree:") + 8) / 1024;
+}
+
+}  // namespace
+
+// Its owner gets all of a node though who borrows has filled it: they are moved, nobody is ended.
+TEST_F(NumaBinding, WhoBorrowsIsMovedOffANodeThatItsOwnerNeeds) {
+  if (access("/sys/devices/system/node/node1", F_OK) != 0) GTEST_SKIP() << "one NUMA node";
+  fs::copy_file(fs::read_symlink("/proc/self/exe").parent_path() / "../tools/hog", work_ + "/hog");
+  const auto hog = [](std::int64_t mib) { return "./hog " + std::to_string(mib) + " 600"; };
+  SliceLimits lent, owned;
+  lent.revocable = true;
+  owned.mems = {0};
+  const std::int64_t borrowed = std::min<std::int64_t>(node_free_mib(0) / 2, node_free_mib(1) / 2);
+  ASSERT_GT(borrowed, 100) << "the nodes of this machine are too full for the test";
+  const TaskKey borrower = start(prepare(lent), shell("exec taskset -c 0 " + hog(borrowed)));
+  ASSERT_TRUE(eventually([&] { return has(out(), "ready"); }));
+  // The owner grows until little is left.
+  const SliceId slice = prepare(owned);
+  unlink((work_ + "/out").c_str());
+  start(slice, shell("exec " + hog(node_free_mib(0) - 70)));
+  ASSERT_TRUE(eventually([&] { return has(out(), "ready"); }));
+  const std::int64_t before = node_free_mib(0);
+  EXPECT_LT(before, 120);
+  send(launcher::LimitLent{Bytes{2LL << 30}});  // as the agent says every second while something is lent
+  EXPECT_TRUE(eventually([&] { return node_free_mib(0) > before + borrowed / 2; })) << node_free_mib(0) << " of node 0 are free";
+  // And on.
+  unlink((work_ + "/out").c_str());
+  start(slice, shell("exec " + hog(before + borrowed / 2)));
+  EXPECT_TRUE(eventually([&] { return has(out(), "ready"); }));
+  EXPECT_TRUE(alive(pid_of(borrower)));
+}
+
 // --- others' hands -----------------------------------------------------------------------------------------------------------
 
 TEST_F(IsolatorHost, GroupsThatSomebodyRemovedAreMadeAgain) {
