@@ -145,6 +145,17 @@ void TaskTable::add_environment(const Turn& turn, const Task& task, StartTask& s
   }
 }
 
+namespace {
+
+// What a guest sees of its slice: a part of a core is one.
+std::uint32_t cores_of(const SliceSpec& spec) {
+  constexpr std::int64_t kCore = 1000;
+  return static_cast<std::uint32_t>(spec.cpuset.empty() ? (spec.resources.cpus.value + kCore - 1) / kCore
+                                                        : static_cast<std::int64_t>(spec.cpuset.size()));
+}
+
+}  // namespace
+
 void TaskTable::start(Turn& turn, Task& task) {
   if (!task.spec) {
     auto spec = wire::decode_task(task.payload);
@@ -170,15 +181,16 @@ void TaskTable::start(Turn& turn, Task& task) {
     raise_memory_lock(start.spec, slices_.inventory().memory_lock(slice->spec));
   if (start.spec.kind == TaskKind::kContainer && slice != nullptr)
     start.device_nodes = slices_.inventory().device_nodes(slice->spec);
+  // Without one the launcher refuses, unless it has started the task already.
+  if (start.spec.kind == TaskKind::kMicroVm && slice != nullptr) start.hypervisor = slices_.inventory().hypervisor(slice->spec);
   // Its devices are not known ahead. One that was asked for before runs, or it does not: only the host knows, and it is not counted twice.
-  if (warm_ != nullptr && warm_->on() && first && start.device_nodes.empty()) {
-    if (const std::string pool = pool_name(start.spec); !pool.empty()) {
-      start.warm = warm_->claim(turn.now.mono, pool, start.spec);
+  if (warm_ != nullptr && warm_->on() && first && slice != nullptr && start.device_nodes.empty()) {
+    const WarmGuest guest{start.hypervisor, slice->spec.resources.mem, cores_of(slice->spec)};
+    if (const std::string pool = pool_name(start.spec, guest); !pool.empty()) {
+      start.warm = warm_->claim(turn.now.mono, pool, start.spec, guest);
       later = true;
     }
   }
-  // Without one the launcher refuses, unless it has started the task already.
-  if (start.spec.kind == TaskKind::kMicroVm && slice != nullptr) start.hypervisor = slices_.inventory().hypervisor(slice->spec);
   turn.host(std::move(start));
   if (later) turn.host(KeepWarm{warm_->wanted()}), warm_->asked(turn.now.mono);
 }

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "agent/launcher/container_command.h"
+#include "agent/launcher/guest_command.h"
 #include "common/world/files.h"
 #include "common/world/log.h"
 #include "common/world/spawn.h"
@@ -98,7 +99,7 @@ void WarmKeeper::keep(const KeepWarm& wanted) {
   for (auto& [name, pool] : pools_) pool.count = 0;
   for (const KeepWarm::Pool& one : wanted.pools) {
     Pool& pool = pools_[one.name];
-    pool.spec = one.spec;
+    pool.wanted = one;
     pool.count = one.count;
   }
   std::erase_if(pools_, [](const auto& entry) { return entry.second.count == 0 && entry.second.failures == 0; });
@@ -145,14 +146,28 @@ void WarmKeeper::balance() {
   if (changed) tell();
 }
 
+Result<std::vector<std::string>> WarmKeeper::command(const KeepWarm::Pool& wanted, const Instance& one) {
+  const TaskSpec& spec = wanted.spec;
+  const auto groups = launcher::joined(BOURSE_TRY(users_.groups(spec.user, spec.uid, spec.gid, real_time().mono.count() / 1000)));
+  std::vector<std::string> words;
+  if (spec.kind == TaskKind::kMicroVm) {
+    words = BOURSE_TRY(launcher::guest_command(programs_, one.directory, spec, wanted.hypervisor, groups));
+    words.insert(words.end(), {"--mem", std::to_string(wanted.mem.value), "--cpus", std::to_string(wanted.cpus)});
+  } else {
+    const auto confine = BOURSE_TRY(confine_(spec));
+    words = launcher::container_command(programs_, state_dir_, one.directory, spec, confine, groups, {});
+  }
+  words.insert(words.end(), {"--park", one.place});
+  return words;
+}
+
 Result<> WarmKeeper::make(const std::string& name, const Pool& pool) {
-  const auto confine = BOURSE_TRY(confine_(pool.spec));
-  const auto groups = BOURSE_TRY(users_.groups(pool.spec.user, pool.spec.uid, pool.spec.gid, real_time().mono.count() / 1000));
   const std::uint64_t number = next_++;
   Instance one;
   one.pool = name;
   one.directory = directory_ + "/" + std::to_string(number);
   one.place = one.directory + "/socket";
+  auto words = BOURSE_TRY(command(pool.wanted, one));
   if (mkdir(one.directory.c_str(), 0711) != 0) return errno_error("mkdir " + one.directory);
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0) return errno_error("pipe");
@@ -161,9 +176,7 @@ Result<> WarmKeeper::make(const std::string& name, const Pool& pool) {
     return errno_error("pipe");
   }
   SpawnOptions options;
-  options.argv =
-      launcher::container_command(programs_, state_dir_, one.directory, pool.spec, confine, launcher::joined(groups), {});
-  options.argv.insert(options.argv.end(), {"--park", one.place});
+  options.argv = std::move(words);
   options.stdin_path.clear();
   options.pass = {{in[0], 0}, {out[1], 1}};
   options.stderr_path = state_dir_ + "/warm.log";
@@ -181,10 +194,14 @@ Result<> WarmKeeper::make(const std::string& name, const Pool& pool) {
   one.pid = *pid;
   one.reading = reactor_.watch(one.output, EPOLLIN, [this, number](std::uint32_t) { read(number); });
   one.exiting = reactor_.on_exit(one.pid, [this, number](int status) { ended(number, status); });
-  one.timer = reactor_.after(kMakeWithin, [this, number] {
+  one.timer = reactor_.after(kMakeWithin, [this, number] {  // asked to end first: it takes with it what it has made
     Instance& late = instances_.at(number);
-    late.timer = 0;
-    if (!late.ready) kill(late.pid, SIGKILL);
+    shut(late.input);
+    late.timer = reactor_.after(kEndWithin, [this, number] {
+      Instance& deaf = instances_.at(number);
+      deaf.timer = 0;
+      kill(deaf.pid, SIGKILL);
+    });
   });
   instances_.emplace(number, std::move(one));
   return {};
@@ -203,10 +220,17 @@ void WarmKeeper::read(std::uint64_t number) {
   one.ready = true;
   if (one.timer != 0) reactor_.cancel(std::exchange(one.timer, 0));
   one.mem = Bytes{own_bytes(one.pid)};
+  // A guest is its emulator, which is libvirt's child.
+  if (pool_is_guests(one.pool)) one.mem.value += own_bytes(std::atoi(one.said.c_str() + 6));
   if (const auto pool = pools_.find(one.pool); pool != pools_.end()) pool->second.failures = 0, pool->second.failure.clear();
   told_failure_ = false;
   tell();
   balance();
+}
+
+bool WarmKeeper::pool_is_guests(const std::string& name) const {
+  const auto found = pools_.find(name);
+  return found != pools_.end() && found->second.wanted.spec.kind == TaskKind::kMicroVm;
 }
 
 void WarmKeeper::ended(std::uint64_t number, int status) {
@@ -219,7 +243,7 @@ void WarmKeeper::ended(std::uint64_t number, int status) {
   std::error_code error;
   fs::remove_all(one.directory, error);
   if (!one.claimed && !one.leaving)
-    failed(one.pool, "bourse-container ended with status " + std::to_string(status) + ", see " + state_dir_ + "/warm.log");
+    failed(one.pool, "what was to wait ended with status " + std::to_string(status) + ", see " + state_dir_ + "/warm.log");
   if (one.ready && !one.claimed) tell();
   balance();
 }
@@ -233,9 +257,10 @@ void WarmKeeper::failed(const std::string& name, const std::string& why) {
   pool.not_before = real_time().mono + wait;
   pool.failure = why;
   if (!std::exchange(told_failure_, true))
-    log_event(
-        LogLevel::kWarn, "no_warm_instance",
-        {{"image", pool.spec.image}, {"reason", why}, {"then", "its tasks start cold; trying again in " + format_duration(wait)}});
+    log_event(LogLevel::kWarn, "no_warm_instance",
+              {{"image", pool.wanted.spec.image},
+               {"reason", why},
+               {"then", "its tasks start cold; trying again in " + format_duration(wait)}});
   tell();
 }
 

@@ -1,6 +1,6 @@
-// Keeps warm containers for the agent: starts as many as each pool wants, tells when one waits, lets go of those that are not wanted.
+// Keeps warm containers and guests for the agent: starts as many as each pool wants, tells when one waits, lets go of those that are not wanted.
 //
-// Each is a bourse-container --park (see container/park.h) in a directory of its own, STATE/warm/N, in the agent's own cgroup until a task
+// Each is a bourse-container --park or a bourse-microvm --park (see their park.h) in a directory of its own, STATE/warm/N, in the agent's own cgroup until a task
 // claims it. They end with us, by the end of their standard input, but for those that a task has. At most kMakingMax are made at one
 // time; a pool whose instance could not be made is left alone for a while. Used by the agent's Host on the reactor's thread; needs root.
 #pragma once
@@ -23,14 +23,15 @@ namespace bourse {
 class WarmKeeper {
  public:
   static constexpr std::size_t kMakingMax = 2;
-  static constexpr Duration kMakeWithin = seconds(120), kFailedFirst = seconds(10), kFailedMost = seconds(600);
+  static constexpr Duration kMakeWithin = seconds(120), kEndWithin = seconds(10), kFailedFirst = seconds(10),
+                            kFailedMost = seconds(600);
   static constexpr Duration kClaimWithin = seconds(10);       // one that was to be claimed and was not ends after this
   static constexpr Duration kRefillAfter = milliseconds(50);  // a claim: the task that is about to start comes first
   static constexpr Duration kSweepAgain = seconds(3);         // what a dead agent kept may take a moment to end
 
   using Post = std::function<void(WarmState)>;
   using MakeConfine = std::function<Result<launcher::Confine>(const TaskSpec&)>;
-  // `programs`: directory of bourse-container, with its slash. Removes what dead agents left in STATE/warm.
+  // `programs`: directory of these programs, with its slash. Removes what dead agents left in STATE/warm.
   WarmKeeper(Reactor& reactor, std::string state_dir, std::string programs, MakeConfine confine, Post post);
   ~WarmKeeper();
   WarmKeeper(const WarmKeeper&) = delete;
@@ -51,7 +52,7 @@ class WarmKeeper {
     Bytes mem;
   };
   struct Pool {
-    TaskSpec spec;
+    KeepWarm::Pool wanted;
     std::uint32_t count = 0;
     std::uint32_t failures = 0;
     Duration not_before{0};
@@ -61,6 +62,8 @@ class WarmKeeper {
   void sweep();  // what nobody has any more
   void balance();
   Result<> make(const std::string& name, const Pool& pool);
+  Result<std::vector<std::string>> command(const KeepWarm::Pool& wanted, const Instance& one);
+  [[nodiscard]] bool pool_is_guests(const std::string& name) const;
   void read(std::uint64_t number);
   void ended(std::uint64_t number, int status);
   void failed(const std::string& pool, const std::string& why);

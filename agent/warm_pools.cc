@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/core/hooks.h"
+#include "common/core/vm_image.h"
 
 namespace bourse {
 namespace {
@@ -15,7 +16,18 @@ void word(std::string& out, const std::string& text) { out += std::to_string(tex
 
 }  // namespace
 
-std::string pool_name(const TaskSpec& spec) {
+std::string pool_name(const TaskSpec& spec, const WarmGuest& guest) {
+  if (spec.kind == TaskKind::kMicroVm) {
+    const auto image = parse_vm_image(spec.image);
+    // One with a first process of its own knows nothing of this.
+    if (!image || image->kernel.empty() || image->initrd.empty() || image->append.find("rdinit=") != std::string::npos) return {};
+    if (guest.hypervisor.empty() || guest.mem.value <= 0 || guest.cpus == 0) return {};
+    std::string out;
+    word(out, spec.image);
+    word(out, spec.user);
+    word(out, guest.hypervisor);
+    return out + std::to_string(guest.mem.value) + "," + std::to_string(guest.cpus);
+  }
   if (spec.kind != TaskKind::kContainer || spec.image.empty()) return {};
   std::string out;
   word(out, spec.image);
@@ -35,7 +47,9 @@ std::uint32_t WarmPools::size(const Pool& pool) const {
   const std::int64_t tuned = kFactor + kTune * (pool.scatter - kMilli) / kMilli;
   const std::int64_t factor =
       hooks::mutant("agent.warm_factor_fixed") ? kFactorLeast : std::clamp(tuned, kFactorLeast, kFactorMost);
-  const std::int64_t wanted = (forecast * factor + kMilli * kMilli - 1) / (kMilli * kMilli);
+  std::int64_t wanted = (forecast * factor + kMilli * kMilli - 1) / (kMilli * kMilli);
+  if (pool.most >= kBurstKept && !hooks::mutant("agent.warm_no_bursts"))
+    wanted = std::max(wanted, (pool.most + kMilli - 1) / kMilli);
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(wanted, 1, kInstancesMax));
 }
 
@@ -44,19 +58,26 @@ std::uint32_t WarmPools::size_of(const std::string& pool) const {
   return found == pools_.end() ? 0 : size(found->second);
 }
 
-std::string WarmPools::claim(Duration now, const std::string& name, const TaskSpec& spec) {
+std::string WarmPools::claim(Duration now, const std::string& name, const TaskSpec& spec, const WarmGuest& guest) {
   if (!settings_.on || name.empty()) return {};
   if (pools_.count(name) == 0 && pools_.size() >= kPoolsMax) {
     const auto oldest =
         std::min_element(pools_.begin(), pools_.end(), [](const auto& a, const auto& b) { return a.second.last < b.second.last; });
     pools_.erase(oldest);
   }
-  Pool& pool = pools_[name];
+  const auto [found, anew] = pools_.try_emplace(name);
+  Pool& pool = found->second;
+  if (anew && spec.kind == TaskKind::kMicroVm) pool.mem = std::min(guest.mem, kGuestGuess);
   pool.spec = spec;
+  pool.guest = guest;
   pool.slow += kMilli;
   pool.fast += kMilli;
   ++pool.in_tick;
   pool.last = now;
+  while (!pool.burst.empty() && (pool.burst.front() <= now - pool.making || pool.burst.size() >= kInstancesMax))
+    pool.burst.pop_front();
+  pool.burst.push_back(now);
+  pool.most = std::max(pool.most, static_cast<std::int64_t>(pool.burst.size()) * kMilli);
   if (pool.ready.empty()) {
     ++figures_.misses;
     return {};
@@ -78,6 +99,7 @@ void WarmPools::tick(Duration) {
     pool.in_tick = 0;
     pool.slow -= (pool.slow + kSlowTicks - 1) / kSlowTicks;
     pool.fast -= (pool.fast + kFastTicks - 1) / kFastTicks;
+    pool.most -= (pool.most + kSlowTicks - 1) / kSlowTicks;
     it = pool.slow <= 0 && pool.ready.empty() ? pools_.erase(it) : std::next(it);
   }
 }
@@ -138,7 +160,7 @@ std::vector<KeepWarm::Pool> WarmPools::wanted() const {
         static_cast<std::uint32_t>(std::min<std::int64_t>(size(pool), left / std::max<std::int64_t>(pool.mem.value, 1)));
     if (fit == 0) continue;
     left -= pool.mem.value * fit;
-    chosen[name] = {name, pool.spec, fit};
+    chosen[name] = {name, pool.spec, fit, pool.guest.hypervisor, pool.guest.mem, pool.guest.cpus};
   }
   std::vector<KeepWarm::Pool> out;
   for (auto& [name, pool] : chosen) out.push_back(std::move(pool));

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "agent/launcher/child.h"
+#include "agent/launcher/guest_command.h"
 #include "agent/launcher/launcher.h"
 #include "agent/launcher/scratch.h"
 #include "agent/launcher/spawn_aside.h"
@@ -20,26 +21,12 @@ Result<> Launcher::into_guest(Start& start, Launch& plan) {
   if (start.hypervisor.empty())
     return Error(Code::kInvalid, "its slice has no hypervisor to run a virtual machine by: ask for a device of kind " +
                                      std::string(kHypervisorKind) + " with " + kVmGuests + "=1");
-  const VmImage image = BOURSE_TRY(parse_vm_image(start.spec.image));
   const std::string directory = BOURSE_TRY(scratch_->make(key_word(start.task), 0, 0));
   // Who runs the emulator, not always root, is given the files in it by libvirt and has to reach them.
   if (chmod(directory.c_str(), 0711) != 0) return errno_error("chmod " + directory);
   BOURSE_TRY(scratch_->mark(key_word(start.task), start.hypervisor));
-  std::vector<std::string> words = {program,
-                                    "--scratch",
-                                    directory,
-                                    "--uri",
-                                    start.hypervisor,
-                                    "--uid",
-                                    std::to_string(start.spec.uid),
-                                    "--gid",
-                                    std::to_string(start.spec.gid)};
-  const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {option, value});
-  };
-  add("--groups", joined(plan.groups));
-  add("--kernel", image.kernel), add("--initrd", image.initrd), add("--disk", image.disk), add("--arch", image.arch);
-  add("--append", image.append), add("--directory", start.spec.directory);
+  auto words = BOURSE_TRY(guest_command(programs_, directory, start.spec, start.hypervisor, joined(plan.groups)));
+  if (!start.warm.empty()) words.insert(words.end(), {"--warm", start.warm});
   words.emplace_back("--");
   words.insert(words.end(), start.spec.argv.begin(), start.spec.argv.end());
   start.spec.argv = std::move(words);

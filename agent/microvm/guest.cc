@@ -21,6 +21,25 @@ for d in proc sys dev tmp run root; do [ -d /$d ] || mkdir /$d; done
 [ -e /dev/null ] || mount -t devtmpfs dev /dev
 stty -opost -echo </dev/console 2>/dev/null
 escape=$(printf '\036')
+off() {
+  poweroff -f 2>/dev/null || echo o >/proc/sysrq-trigger
+  while :; do sleep 1; done
+}
+if [ -e /bourse/wait ]; then
+  terminal=$(stty -g </dev/console) && stty raw -echo </dev/console && dd if=/bourse/init of=/dev/null bs=1 count=1 iflag=fullblock 2>/dev/null || {
+    echo "bourse: a guest that waits for a task needs stty and dd in its image"
+    off
+  }
+  printf '\036bourse-ready\n'
+  read -r word env run program </dev/console
+  [ "$word" = "${escape}bourse-task" ] || off
+  take() { dd bs="$1" count=1 iflag=fullblock </dev/console 2>/dev/null; }  # no byte of what follows
+  take "$env" >/bourse/env
+  take "$run" >/bourse/run
+  [ "$program" = 0 ] || take "$program" >/bourse/program
+  stty "$terminal" </dev/console
+  printf '\036bourse-taken\n'
+fi
 (
   . /bourse/env
   cd "$BOURSE_GUEST_DIRECTORY" 2>/dev/null || cd /
@@ -37,8 +56,7 @@ wait $task
 code=$?
 sync
 printf '\036bourse-exit %d\n' $code
-poweroff -f 2>/dev/null || echo o >/proc/sysrq-trigger
-while :; do sleep 1; done
+off
 )";
 
 std::string hex(std::size_t number) {
@@ -82,8 +100,13 @@ std::string shell_quoted(std::string_view text) {
   return out + "'";
 }
 
-std::string guest_archive(const GuestTask& task) {
-  std::string env = "BOURSE_GUEST_DIRECTORY=" + shell_quoted(task.directory.empty() ? "/" : task.directory) + "\n";
+namespace {
+
+struct Files {
+  std::string env, run;
+};
+Files files_of(const GuestTask& task) {
+  Files files{"BOURSE_GUEST_DIRECTORY=" + shell_quoted(task.directory.empty() ? "/" : task.directory) + "\n", "exec"};
   for (const std::string& variable : task.env) {
     const auto equals = variable.find('=');
     const std::string name = variable.substr(0, equals);
@@ -92,21 +115,43 @@ std::string guest_archive(const GuestTask& task) {
         name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") != std::string::npos ||
         (name[0] >= '0' && name[0] <= '9'))
       continue;
-    env += "export " + name + "=" + shell_quoted(variable.substr(equals + 1)) + "\n";
+    files.env += "export " + name + "=" + shell_quoted(variable.substr(equals + 1)) + "\n";
   }
-  std::string run = "exec";
   bool first = true;
   for (const std::string& word : task.argv) {
-    run += " " + shell_quoted(first && !task.program.empty() ? "/bourse/program" : word);
+    files.run += " " + shell_quoted(first && !task.program.empty() ? "/bourse/program" : word);
     first = false;
   }
+  files.run += "\n";
+  return files;
+}
+
+}  // namespace
+
+std::string guest_archive(const GuestTask& task) {
+  const Files files = files_of(task);
   Archive archive;
   archive.directory("bourse");
   archive.file("bourse/init", kInit, 0755);
-  archive.file("bourse/env", env, 0600);
-  archive.file("bourse/run", run + "\n", 0600);
+  archive.file("bourse/env", files.env, 0600);
+  archive.file("bourse/run", files.run, 0600);
   if (!task.program.empty()) archive.file("bourse/program", task.program, 0755);
   return archive.finish();
+}
+
+std::string waiting_archive() {
+  Archive archive;
+  archive.directory("bourse");
+  archive.file("bourse/init", kInit, 0755);
+  archive.file("bourse/wait", "", 0600);
+  archive.file("bourse/program", "", 0755);  // to be filled: it has the right mode then
+  return archive.finish();
+}
+
+std::string claim_text(const GuestTask& task) {
+  const Files files = files_of(task);
+  return kEscape + std::string(kTaskWord) + std::to_string(files.env.size()) + " " + std::to_string(files.run.size()) + " " +
+         std::to_string(task.program.size()) + "\n" + files.env + files.run + task.program;
 }
 
 std::string Console::feed(std::string_view bytes) {
@@ -132,6 +177,10 @@ std::string Console::feed(std::string_view bytes) {
         exit_code_ = code;
         held_.clear();
       }
+    }
+    if (!expected_.empty() && line == expected_) {
+      expected_ = {};
+      held_.clear();
     }
     out += held_;
     held_.clear();

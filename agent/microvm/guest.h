@@ -17,6 +17,9 @@ namespace bourse::microvm {
 
 constexpr char kEscape = '\036';
 constexpr std::string_view kExitWord = "bourse-exit ", kSignalWord = "bourse-signal ";
+constexpr std::string_view kReadyWord = "bourse-ready", kTaskWord = "bourse-task ", kTakenWord = "bourse-taken";
+// Most bytes that a waiting guest is sent: a terminal keeps 64 KiB for who is slow to read, and loses the rest.
+constexpr std::size_t kClaimMax = 32UL * 1024;
 
 // An archive in the "newc" format of cpio(5), which the kernel unpacks: Documentation/driver-api/early-userspace/buffer-format.rst.
 class Archive {
@@ -38,6 +41,8 @@ struct GuestTask {
   std::string program;            // content of a file of the host that becomes /bourse/program; argv[0] then names that
 };
 std::string guest_archive(const GuestTask& task);
+std::string waiting_archive();                  // of a guest that is told its task later
+std::string claim_text(const GuestTask& task);  // what it is told then
 std::string shell_quoted(std::string_view text);
 
 // Takes what the guest wrote, gives what is output, and remembers the exit status. A line that begins like a message and is none is
@@ -47,8 +52,12 @@ class Console {
   std::string feed(std::string_view bytes);
   std::string rest();  // at the end
   [[nodiscard]] std::optional<int> exit_code() const { return exit_code_; }
+  // The next line ESCAPE `word` is a message, too.
+  void expect(std::string_view word) { expected_ = word; }
+  [[nodiscard]] bool expects() const { return !expected_.empty(); }  // it has not come yet
 
  private:
+  std::string_view expected_;
   std::string held_;  // from an escape on, up to a line end
   bool holding_ = false;
   std::optional<int> exit_code_;

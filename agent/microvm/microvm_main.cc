@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "agent/launcher/init.h"
+#include "agent/microvm/park.h"
 #include "agent/microvm/supervisor.h"
 #include "common/core/hooks.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: bourse-microvm --scratch DIR --kernel FILE [--initrd FILE] [--disk FILE] [OPTIONS] -- [ARGV...]\n"
+    "       bourse-microvm --park SOCKET --mem BYTES --cpus N --scratch DIR --kernel FILE --initrd FILE [OPTIONS]\n"
     "       bourse-microvm --sweep [--uri URI]\n"
     "Runs a task in a virtual machine. Run by bourse-launcher; see bourse-microvm(8).\n"
     "  --scratch DIR    directory of this task, for copies of kernel and initramfs\n"
@@ -29,6 +31,10 @@ constexpr const char* kUsage =
     "  --uid N          with whose rights files are read\n"
     "  --gid N          and group\n"
     "  --groups N,...   and further groups\n"
+    "  --park SOCKET    boot a guest that waits there for a task; needs --mem and --cpus\n"
+    "  --mem BYTES      memory of the slices that it is for\n"
+    "  --cpus N         and their cores\n"
+    "  --warm SOCKET    run in the guest that waits there, if it does and is of this size\n"
     "  --sweep          end guests whose owner is gone\n";
 
 int usage(const std::string& why) {
@@ -94,6 +100,14 @@ int main(int argc, char** argv) {
       fine = number(value, arguments.uid);
     else if (word == "--gid")
       fine = number(value, arguments.gid);
+    else if (word == "--park")
+      arguments.park = value;
+    else if (word == "--warm")
+      arguments.warm = value;
+    else if (word == "--mem")
+      fine = number(value, arguments.mem.value);
+    else if (word == "--cpus")
+      fine = number(value, arguments.cpus);
     else if (word == "--groups")
       fine = numbers(value, arguments.groups);
     else
@@ -116,6 +130,10 @@ int main(int argc, char** argv) {
   if (arguments.kernel.empty() && !arguments.initrd.empty()) return usage("--initrd goes with --kernel");
   if (!arguments.kernel.empty() && arguments.initrd.empty() && arguments.disk.empty())
     return usage("a kernel needs --initrd or --disk to find its first program in");
+  if (!arguments.park.empty()) {
+    if (arguments.mem.value <= 0 || arguments.cpus == 0) return usage("--park needs --mem and --cpus");
+    return bourse::microvm::park(arguments);
+  }
   // Ours stays as it is: libvirt reads it, too.
   return bourse::microvm::run(arguments, bourse::launcher::task_environment(environ).data());
 }

@@ -8,10 +8,12 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/core/result.h"
+#include "common/core/units.h"
 
 namespace bourse::microvm {
 
@@ -26,6 +28,9 @@ struct Arguments {
   gid_t gid = 0;
   std::vector<gid_t> groups;
   std::vector<std::string> argv;
+  std::string park, warm;  // see park.h
+  Bytes mem;               // of the slices that a parked one is for
+  std::uint32_t cpus = 0;
 };
 
 // The exit status of the process. Says on standard error what went wrong.

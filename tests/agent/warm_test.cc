@@ -70,6 +70,45 @@ TEST(WarmPools, OnlyTasksThatCanRunInEachOthersInstanceShareAPool) {
   EXPECT_EQ(pool_name(other), "");
 }
 
+TEST(WarmPools, AGuestIsForSlicesOfItsSizeAndIsToldItsTaskLater) {
+  TaskSpec spec;
+  spec.kind = TaskKind::kMicroVm;
+  spec.image = "kernel=/boot/vmlinuz,initrd=/boot/initrd";
+  spec.user = "ada";
+  const WarmGuest guest{"qemu:///system", Bytes{512LL << 20}, 2};
+  const std::string name = pool_name(spec, guest);
+  ASSERT_NE(name, "");
+  for (const WarmGuest& other : {WarmGuest{"qemu:///session", guest.mem, 2}, WarmGuest{guest.hypervisor, Bytes{513LL << 20}, 2},
+                                 WarmGuest{guest.hypervisor, guest.mem, 1}})
+    EXPECT_NE(pool_name(spec, other), name);
+  TaskSpec other = spec;
+  other.user = "ben";
+  EXPECT_NE(pool_name(other, guest), name) << "never two users";
+  other = spec, other.argv = {"another"}, other.env = {"A=1"}, other.directory = "/data";
+  EXPECT_EQ(pool_name(other, guest), name) << "what runs in it is said when it is claimed";
+  // What boots by itself is told its task by a disk that it has from the start.
+  for (const char* image :
+       {"/images/disk", "disk=/images/disk", "kernel=/k,disk=/images/root", "kernel=/k,initrd=/i,append=rdinit=/sbin/init"}) {
+    other = spec, other.image = image;
+    EXPECT_EQ(pool_name(other, guest), "") << image;
+  }
+  EXPECT_EQ(pool_name(spec, {"", guest.mem, 2}), "") << "its slice has no hypervisor: it is refused";
+
+  Pools pools;
+  pools.configure({true, kGiB});
+  EXPECT_EQ(pools.claim(pools.now, name, spec, guest), "");
+  ASSERT_EQ(pools.wanted().size(), 1U);
+  const KeepWarm::Pool wanted = pools.wanted()[0];
+  EXPECT_EQ(wanted.hypervisor, guest.hypervisor);
+  EXPECT_EQ(wanted.mem, guest.mem);
+  EXPECT_EQ(wanted.cpus, 2U);
+  pools.state(pools.now, ready({{name, "place", Bytes{200LL << 20}}}));
+  EXPECT_EQ(pools.claim(pools.now, name, spec, guest), "place");
+  // A budget that holds no guest keeps none.
+  pools.configure({true, Bytes{100LL << 20}});
+  EXPECT_TRUE(pools.wanted().empty());
+}
+
 TEST(WarmPools, AnImageThatNobodyStartsAnyMoreIsDropped) {
   Pools pools;
   pools.start("a");
@@ -84,7 +123,22 @@ TEST(WarmPools, AnImageThatIsStartedOftenIsKeptLonger) {
   Pools pools;
   for (int i = 0; i < 8; ++i) pools.start("a");
   pools.pass(seconds(1000));
+  EXPECT_GE(pools.count("a"), 1U);
+}
+
+TEST(WarmPools, AsManyAreKeptAsCameAtOneTimeOfLate) {
+  Pools pools;
+  pools.configure({true, kGiB});
+  pools.start("a");
+  pools.pass(seconds(60));
   EXPECT_EQ(pools.count("a"), 1U);
+  pools.start("a"), pools.start("a"), pools.start("a");
+  pools.pass(seconds(60));
+  EXPECT_EQ(pools.count("a"), 3U) << "no rate says so: four claims in two minutes, and two seconds to make one";
+  pools.pass(seconds(600));
+  EXPECT_EQ(pools.count("a"), 2U);
+  pools.pass(seconds(600));
+  EXPECT_LE(pools.count("a"), 1U);
 }
 
 TEST(WarmPools, TheSizeFollowsWhatIsWantedAtOneTime) {
@@ -151,8 +205,33 @@ struct Outcome {
   double mem = 0;  // instances that wait, on average
 };
 
-// What a fixed keep-alive does with instances that are had once: after each claim another is made, and goes `keep` after the last.
-Outcome keep_alive(const std::vector<Arrival>& arrivals, Duration making, Duration keep) {
+// What a fixed keep-alive does with instances that are had once. Each claim leaves one, as a container that is kept after its task: it is
+// ready after `making`, and waits for `keep`; the one that has waited least is had first.
+Outcome keep_each(const std::vector<Arrival>& arrivals, Duration making, Duration keep) {
+  std::map<std::string, std::vector<Duration>> ready;  // by image, in order
+  Outcome out;
+  double waiting = 0;
+  for (const Arrival& a : arrivals) {
+    std::vector<Duration>& list = ready[a.image];
+    waiting += static_cast<double>(keep.count() * std::erase_if(list, [&](Duration r) { return r + keep < a.at; }));
+    const auto after = std::upper_bound(list.begin(), list.end(), a.at);
+    if (after == list.begin()) {
+      ++out.cold;
+    } else {
+      waiting += static_cast<double>((a.at - *std::prev(after)).count());
+      list.erase(std::prev(after));
+    }
+    list.push_back(a.at + making);
+  }
+  const Duration end = arrivals.back().at;
+  for (const auto& [image, list] : ready)
+    for (const Duration r : list) waiting += static_cast<double>(std::max(std::min(end, r + keep) - r, Duration(0)).count());
+  out.mem = waiting / static_cast<double>(end.count());
+  return out;
+}
+
+// The same with never more than one of an image: after a claim another is made, and goes `keep` after the last.
+Outcome keep_one(const std::vector<Arrival>& arrivals, Duration making, Duration keep) {
   std::map<std::string, std::vector<Duration>> by_image;
   for (const Arrival& a : arrivals) by_image[a.image].push_back(a.at);
   Outcome out;
@@ -235,25 +314,32 @@ Outcome pooled(const std::vector<Arrival>& arrivals, Duration making) {
   return out;
 }
 
-// The shortest keep-alive that has as much memory as the pools have had: the best that it does with it.
-Outcome keep_alive_with(const std::vector<Arrival>& arrivals, Duration making, double mem) {
+using KeepAlive = Outcome (*)(const std::vector<Arrival>&, Duration, Duration);
+
+// The shortest keep-alive that has as much memory as the pools have had: the best that it does with it. Where it never has as much, its
+// best of all.
+Outcome keep_alive_with(KeepAlive keep, const std::vector<Arrival>& arrivals, Duration making, double mem) {
   Duration low{0}, high = seconds(7 * 24 * 3600);
   while (high - low > seconds(1)) {
     const Duration middle = (low + high) / 2;
-    (keep_alive(arrivals, making, middle).mem >= mem ? high : low) = middle;
+    (keep(arrivals, making, middle).mem >= mem ? high : low) = middle;
   }
-  return keep_alive(arrivals, making, high);
+  return keep(arrivals, making, high);
 }
 
-void compare(const std::string& what, const std::vector<Arrival>& arrivals, Duration making, std::int64_t permille) {
-  const Outcome ours = pooled(arrivals, making), theirs = keep_alive_with(arrivals, making, ours.mem);
-  std::printf("%s: %zu starts, cold %lld with %.2f instances waiting; fixed keep-alive: cold %lld with %.2f\n", what.c_str(),
-              arrivals.size(), static_cast<long long>(ours.cold), ours.mem, static_cast<long long>(theirs.cold), theirs.mem);
-  EXPECT_GE(theirs.mem, ours.mem) << "equal memory, or more for the other side";
-  EXPECT_LE(ours.cold * 1000, theirs.cold * permille);
+void compare(const std::string& what, const std::vector<Arrival>& arrivals, Duration making) {
+  const Outcome ours = pooled(arrivals, making), each = keep_alive_with(keep_each, arrivals, making, ours.mem),
+                one = keep_alive_with(keep_one, arrivals, making, ours.mem);
+  std::printf(
+      "%s: %zu starts, cold %lld with %.2f instances waiting; fixed keep-alive: cold %lld with %.2f; of one an image: %lld, %.2f\n",
+      what.c_str(), arrivals.size(), static_cast<long long>(ours.cold), ours.mem, static_cast<long long>(each.cold), each.mem,
+      static_cast<long long>(one.cold), one.mem);
+  EXPECT_GE(each.mem, ours.mem) << "equal memory, or more for the other side";
+  EXPECT_LT(ours.cold, each.cold);
+  EXPECT_LT(ours.cold, one.cold);
 }
 
-TEST(WarmTrace, FunctionsStartColdNoMoreOftenThanWithAFixedKeepAliveOfEqualMemory) {
+TEST(WarmTrace, FunctionsStartColdLessOftenThanWithAFixedKeepAliveOfEqualMemory) {
   std::ifstream in("tests/data/traces/functions.csv");
   std::vector<Arrival> arrivals;
   std::string line;
@@ -264,7 +350,7 @@ TEST(WarmTrace, FunctionsStartColdNoMoreOftenThanWithAFixedKeepAliveOfEqualMemor
                         line.substr(first + 1, second - first - 1)});
   }
   ASSERT_EQ(arrivals.size(), 199U);
-  compare("functions", arrivals, milliseconds(3200), 1000);  // the cold start of the paper that the requirement quotes
+  compare("functions", arrivals, milliseconds(3200));  // the cold start of the paper that the requirement quotes
 }
 
 TEST(WarmTrace, GenerativeRequestsStartColdLessOftenThanWithAFixedKeepAliveOfEqualMemory) {
@@ -296,8 +382,8 @@ TEST(WarmTrace, GenerativeRequestsStartColdLessOftenThanWithAFixedKeepAliveOfEqu
   ASSERT_EQ(arrivals.size(), 26'823U);
   const Duration first = arrivals.front().at;
   for (Arrival& a : arrivals) a.at -= first;
-  arrivals.resize(8'000);                                      // a week
-  compare("generative", arrivals, milliseconds(22'700), 800);  // the median time in which a base model is loaded, of the same set
+  arrivals.resize(8'000);                                 // a week
+  compare("generative", arrivals, milliseconds(22'700));  // the median time in which a base model is loaded, of the same set
 }
 
 }  // namespace

@@ -79,6 +79,42 @@ TEST(MicroVmArchive, CanFollowAnother) {
   EXPECT_EQ(archive.compare(0, 6, "070701"), 0) << "newc";
 }
 
+TEST(MicroVmArchive, OfAGuestThatWaitsHasNoTaskAndIsToldTheSameLater) {
+  if (run("command -v cpio").empty()) GTEST_SKIP() << "cpio is not installed";
+  const tests::Tree tree;
+  const std::string now = tree.path() + "/now", later = tree.path() + "/later";
+  ASSERT_EQ(run("mkdir " + now + " " + later), "");
+  GuestTask task;
+  task.argv = {"/host/job.sh", "it's"};
+  task.env = {"A=1\n2"};
+  task.program = std::string("#!/bin/sh\n\0\x1e\xff\n", 14);
+  write(tree.path() + "/now.cpio", guest_archive(task));
+  write(tree.path() + "/later.cpio", waiting_archive());
+  EXPECT_EQ(run("cd " + now + " && cpio -i --quiet <../now.cpio 2>&1; cd " + later + " && cpio -i --quiet <../later.cpio 2>&1"),
+            "");
+  EXPECT_EQ(run("ls " + later + "/bourse | tr '\\n' ' '"), "init program wait ");
+  EXPECT_EQ(content(later + "/bourse/init"), content(now + "/bourse/init"));
+  struct stat st {};
+  ASSERT_EQ(stat((later + "/bourse/program").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777U, 0755U) << "what is written to it can be run";
+  const std::string env = content(now + "/bourse/env"), words = content(now + "/bourse/run");
+  EXPECT_EQ(claim_text(task), "\036bourse-task " + std::to_string(env.size()) + " " + std::to_string(words.size()) + " 14\n" + env +
+                                  words + task.program);
+}
+
+TEST(MicroVmConsole, HearsWhatItExpectsOnce) {
+  Console console;
+  EXPECT_EQ(console.feed("\036bourse-ready\n"), "\036bourse-ready\n") << "a task may say that";
+  console.expect(kReadyWord);
+  EXPECT_EQ(console.feed("booting\n\036bourse-re"), "booting\n");
+  EXPECT_TRUE(console.expects());
+  EXPECT_EQ(console.feed("ady\r\n"), "");
+  EXPECT_FALSE(console.expects());
+  EXPECT_EQ(console.feed("\036bourse-ready\n"), "\036bourse-ready\n");
+  EXPECT_EQ(console.feed("\036bourse-exit 3\n"), "");
+  EXPECT_EQ(console.exit_code(), 3);
+}
+
 TEST(MicroVmConsole, KeepsTheExitStatusOutOfTheOutput) {
   Console console;
   EXPECT_EQ(console.feed("hello\nwor"), "hello\nwor");
