@@ -367,7 +367,7 @@ $(B)/tests/bench/%: $(B)/tests/bench/%.o $(call libs,$(filter-out fmt,$(MODULES)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CXX) $(all_ld) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(BENCH_LIBS) $(BASE_LIBS) -o $@
-bench: all $(TOOL_BINS) $(BENCH_BINS)
+bench: all $(TOOL_BINS) $(BENCH_BINS) $(B)/tests/bin/agent
 	$(Q)B=$(B) bash tests/bench/run.sh $(BENCH_BINS)
 # What is claimed of policies, measured: minutes. CLAIMS="--directory DIR" leaves a table and a plot there.
 $(CLAIMS_BIN): $(patsubst %.cc,$(B)/%.o,$(wildcard tests/bench/claims/*.cc)) $(call libs,$(filter-out fmt,$(MODULES))) $(B)/libbourse.so

@@ -1,5 +1,5 @@
 // An agent with 5,000 tasks asleep: what each costs in memory, how soon a new agent knows them all again, what probes and an idle agent
-// cost, and how fast a warm container is had. Real processes, a cluster of its own; one line a figure.
+// cost. Real processes, a cluster of its own; one line a figure. How fast warm instances are had: launcher_bench, microvm_bench.
 #include <bourse/framework.h>
 #include <dirent.h>
 #include <fmt/format.h>
@@ -157,6 +157,8 @@ void live_tasks() {
   fmt::print("{} tasks asleep at one time, started in {:.1f} s ({:.0f} a second)\n", kTasks, seconds_since(begun),
              kTasks / seconds_since(begun));
   const char* names[] = {"agent", "launcher", "keeper"};
+  for (int i = 0; i < 3; ++i)
+    fmt::print("memory of the {:<8} with no task {:>29} KiB\n", names[i], before[static_cast<std::size_t>(i)]);
   for (int i = 0; i < 3; ++i)
     fmt::print("memory of the {:<8} for each of them {:>24.0f} bytes\n", names[i],
                static_cast<double>(own_memory(names[i]) - before[static_cast<std::size_t>(i)]) * 1024 / kTasks);

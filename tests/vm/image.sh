@@ -58,6 +58,7 @@ put "$B/tests/bin/agent" /build/tests/bin/agent
 for file in "$B"/tests/tools/*; do
   case $file in *.d | *.o | */herd) ;; *) put "$file" "/build/tests/tools/${file##*/}" ;; esac
 done
+[ -z "${VM_BENCH:-}" ] || put "$B/tests/bench/launcher_bench" /build/tests/bench/launcher_bench
 cp -P "$B"/libbourse.so* "$root/build/"
 find "$root/build" -type f -exec strip -g {} + 2>/dev/null || true
 cp tests/vm/init "$root/init" && chmod 755 "$root/init"

@@ -20,7 +20,7 @@ guest=$!
 trap 'kill -9 "$guest" 2>/dev/null; rm -f "$log" "$raw" "$raw.err"' EXIT
 end=$((SECONDS + limit)) last=0
 while kill -0 "$guest" 2>/dev/null && [ $SECONDS -lt $end ]; do
-  grep -q '^vm: done' "$raw" && last=$((last + 1))
+  grep -qE '^vm: (done|cut)' "$raw" && last=$((last + 1))
   [ $last -lt 20 ] || break  # it has said all, and will not end
   sleep 0.25
 done
@@ -29,7 +29,7 @@ wait "$guest" 2>/dev/null
 tr -d '\r' <"$raw" >"$log"
 grep -E '^(ok|not ok|skip) - ' "$log"
 [ -z "${VM_VERBOSE:-}" ] || grep -vE '^(ok|not ok|skip) - ' "$log" >&2
-if ! grep -q '^vm: done' "$log"; then
+if ! grep -qE '^vm: (done|cut)' "$log"; then
   echo "not ok - the guest runs its tests to the end: no end within $limit s"
   cat "$raw.err" >&2
   tail -40 "$log" >&2
