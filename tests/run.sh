@@ -5,6 +5,8 @@
 set -u
 B=${B:-build/release}
 T=${T:-}
+# Two hundred kills and every crash point take half an hour and more.
+[ -z "${SOAK:-}" ] || : "${TEST_TIMEOUT:=7200}"
 unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES  # jobs inherit our environment, and some of them are makes
 # Random seeds: a slice here, hours of them in `make soak`.
 export BOURSE_SIM_SECONDS="${BOURSE_SIM_SECONDS:-$([ -n "${SOAK:-}" ] && echo 600 || echo 10)}"
