@@ -101,6 +101,13 @@ Result<> CgroupV2::write_limits(const std::string& dir, const SliceLimits& limit
   }
   if (has("cpuset")) {  // empty: the parent's
     BOURSE_TRY(cgroup::write_file(path + "cpuset.cpus", cgroup::list_text(limits.cpuset) + "\n"));
+    // Linux (6.1) moves the memory of a group that leaves a node only from where the group has been told to be; who was cloned into
+    // it does not count. So it is told, while nobody is in it.
+    if (const auto nodes = nodes_.with_memory(); limits.revocable && nodes.size() > 1) {
+      const auto events = cgroup::read_file(path + "cgroup.events");
+      if (events && cgroup::value_of(*events, "populated") == 0)
+        (void)cgroup::write_file(path + "cpuset.mems", std::to_string(nodes.back()) + "\n");
+    }
     BOURSE_TRY(cgroup::write_file(path + "cpuset.mems", cgroup::list_text(limits.mems) + "\n"));
   }
   if (has("memory") && !hooks::mutant("isolator.no_mem_limit")) {

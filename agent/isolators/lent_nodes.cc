@@ -15,15 +15,19 @@ std::int64_t node_value(const std::string& text, const std::string& key) {
 
 }  // namespace
 
+std::vector<std::uint32_t> LentNodes::with_memory() const {
+  auto text = cgroup::read_file(directory_ + "/has_memory");  // others have cores only
+  if (!text) text = cgroup::read_file(directory_ + "/online");
+  return text ? cgroup::parse_list(*text) : std::vector<std::uint32_t>{};
+}
+
 std::vector<std::uint32_t> LentNodes::roomy() {
-  const auto online = cgroup::read_file(directory_ + "/online");
-  const auto nodes = online ? cgroup::parse_list(*online) : std::vector<std::uint32_t>{};
+  const auto nodes = with_memory();
   std::vector<std::uint32_t> with_room;
   for (const std::uint32_t node : nodes) {
     const auto text = cgroup::read_file(directory_ + "/node" + std::to_string(node) + "/meminfo");
     if (!text) return {};
     const std::int64_t total = node_value(*text, "MemTotal");
-    if (total <= 0) continue;  // cores only
     // What the kernel can give at once: page cache goes first.
     const std::int64_t room =
         node_value(*text, "MemFree") + node_value(*text, "Active(file)") + node_value(*text, "Inactive(file)");

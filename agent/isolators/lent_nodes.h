@@ -18,6 +18,7 @@ class LentNodes {
 
   explicit LentNodes(std::string directory) : directory_(std::move(directory)) {}
   std::vector<std::uint32_t> roomy();  // now; empty: all of them, since all have room or none has
+  [[nodiscard]] std::vector<std::uint32_t> with_memory() const;
 
  private:
   std::string directory_;

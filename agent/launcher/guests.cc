@@ -21,6 +21,7 @@ Result<> Launcher::into_guest(Start& start, Launch& plan) {
   if (start.hypervisor.empty())
     return Error(Code::kInvalid, "its slice has no hypervisor to run a virtual machine by: ask for a device of kind " +
                                      std::string(kHypervisorKind) + " with " + kVmGuests + "=1");
+  (void)BOURSE_TRY(parse_vm_image(start.spec.image));  // before anything is made for it
   const std::string directory = BOURSE_TRY(scratch_->make(key_word(start.task), 0, 0));
   // Who runs the emulator, not always root, is given the files in it by libvirt and has to reach them.
   if (chmod(directory.c_str(), 0711) != 0) return errno_error("chmod " + directory);

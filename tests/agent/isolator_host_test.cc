@@ -220,7 +220,11 @@ TEST_F(NumaBinding, WhoBorrowsIsMovedOffANodeThatItsOwnerNeeds) {
   const std::int64_t before = node_free_mib(0);
   EXPECT_LT(before, 120);
   send(launcher::LimitLent{Bytes{2LL << 30}});  // as the agent says every second while something is lent
-  EXPECT_TRUE(eventually([&] { return node_free_mib(0) > before + borrowed / 2; })) << node_free_mib(0) << " of node 0 are free";
+  EXPECT_TRUE(eventually([&] { return node_free_mib(0) > before + borrowed / 2; }))
+      << node_free_mib(0) << " MiB of node 0 are free; lent ones may have "
+      << read_text("/sys/fs/cgroup/" + root_ + "/lent/cpuset.mems") << "of "
+      << read_text("/sys/devices/system/node/node0/meminfo").substr(0, 900)
+      << read_text("/proc/" + std::to_string(pid_of(borrower)) + "/numa_maps");
   // And on.
   unlink((work_ + "/out").c_str());
   start(slice, shell("exec " + hog(before + borrowed / 2)));
