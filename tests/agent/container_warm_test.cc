@@ -156,7 +156,7 @@ TEST_F(WarmContainer, ATaskHasTheRightsThatItWouldHaveInAColdOne) {
   for (const bool root : {false, true}) {
     SCOPED_TRACE(root);
     TaskSpec spec = container(
-        "busybox grep -E 'NoNewPrivs|Cap|Seccomp:|Groups|Uid|Gid|Umask|Sig' /proc/self/status; cat /proc/self/limits "
+        "busybox grep -E 'NoNewPrivs|Cap|Seccomp:|Groups|Uid|Gid|Umask|Sig[A-Z][a-z]+:' /proc/self/status; cat /proc/self/limits "
         "/proc/self/cgroup; "
         "pwd; busybox tail -n +2 /proc/mounts | busybox cut -d' ' -f2-4 | busybox sort; busybox env | busybox sort; "
         "busybox mount -t tmpfs x /mnt 2>&1 | busybox tail -c 24; "

@@ -126,7 +126,8 @@ TEST_F(AgentRestart, SaysHelloWithSlicesTasksAndTheSameCores) {
   EXPECT_EQ(hellos.back().slices[0].tasks, std::vector<TaskId>{TaskId("1.0.1")});
   EXPECT_EQ(rig.agent->view().free.cpus, MilliCpus{6000});
   rig.say(carve({slice_spec(2, 2000, 1)}));
-  for (const std::uint32_t pu : rig.agent->view().slices[1].cpuset) EXPECT_EQ(std::count(cpuset.begin(), cpuset.end(), pu), 0);
+  const auto other = rig.agent->view().slices[1].cpuset;
+  for (const std::uint32_t pu : other) EXPECT_EQ(std::count(cpuset.begin(), cpuset.end(), pu), 0);
 }
 
 TEST_F(AgentRestart, TheStreamGoesOnUnderItsName) {
