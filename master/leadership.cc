@@ -208,6 +208,13 @@ void on_member_changed(House& h, const MemberChanged& event) {
   if (!node.empty()) conclude(h, node.mapped(), event.code, event.reason);
 }
 
+void leadership_lost(House& h) {
+  const std::string reason = "this master lost its leadership meanwhile; it may or may not have come to pass";
+  for (const auto& [tag, op] : h.masters.changes) conclude(h, op, Code::kGone, reason);
+  for (const auto& [ticket, ops] : h.operations)
+    for (const Operation& op : ops) conclude(h, op, Code::kGone, reason);
+}
+
 void masters_rows(const House& h, StatusReply& reply) {
   const auto ms = [](Duration d) { return std::to_string(d.count() / 1000); };
   std::vector<MasterFacts> rows = h.masters.rows;

@@ -69,6 +69,8 @@ Result<> check_add_master(House& house, const OperatorAction& action);
 Result<> check_remove_master(House& house, const OperatorAction& action);
 void change_master(House& house, Operation op);
 void on_member_changed(House& house, const MemberChanged& event);
+// Whoever waits for the end of such a change, or for a record, hears that this master cannot say what came of it.
+void leadership_lost(House& house);
 
 // Longest time that a peer may stay silent while all is well. Where another master can take over, peers must miss this one well within
 // the lease, else they would find its successor late.

@@ -44,7 +44,7 @@ struct World {
 // A leader in good order hands over first, so that nobody waits for its lease to run out.
 void end(World& w, Duration patience) {
   Raft& raft = w.raft->raft();
-  if (!raft.leads() || raft.alone() || patience <= Duration(0)) return w.reactor.stop();
+  if ((!raft.leads() && !raft.handing_over()) || raft.alone() || patience <= Duration(0)) return w.reactor.stop();
   raft.hand_over();
   w.reactor.after(milliseconds(20), [&w, patience] { end(w, patience - milliseconds(20)); });
 }
@@ -127,7 +127,9 @@ Result<> run(Program& program) {
   hooks.send = [&w](PeerId peer, const Message& message) {
     // A full queue: the peer is slow or gone. It is forgotten; its silence, or its next hello, puts things right.
     // A master whose lease is over says nothing more, though it has not yet been told: it may have been stopped for a while.
-    if (message.epoch.value != 0 && !w.raft->raft().may_lead()) return;
+    // Who asked for something hears all the same that nobody knows what came of it.
+    const auto* told = std::get_if<OperatorReply>(&message.body);
+    if (message.epoch.value != 0 && !w.raft->raft().may_lead() && (told == nullptr || told->code != Code::kGone)) return;
     if (!w.listener->send(peer, wire::encode(message))) w.driver->post(PeerLost{peer});
   };
   hooks.propose = [&w](std::vector<std::string> records, Driver::Hooks::Proposed done) {

@@ -352,6 +352,7 @@ struct Master::Impl : House {
   // What is left of a master that no longer leads: the registry as it was committed, what it knows of the others, its history.
   std::unique_ptr<Impl> deposed(const NotLeader& event) {
     auto next = std::make_unique<Impl>(options);
+    leadership_lost(*this);
     registry.deposed();
     next->registry = std::move(registry);
     next->masters.rows = std::move(masters.rows);

@@ -13,6 +13,25 @@ namespace bourse {
 
 unsigned Raft::Impl::election_ms() const { return static_cast<unsigned>(std::max<std::int64_t>(election().count() / 1000, 100)); }
 
+// A follower may cut its promise short only when that is over. libraft draws its timeout anew with the next election only.
+void Raft::Impl::set_lease(Duration lease) {
+  const Duration before = promised;
+  options.lease = lease;
+  if (!running) return;
+  if (election() >= before) return set_timeouts();
+  after(before, [this] { set_timeouts(); });
+}
+
+void Raft::Impl::set_timeouts() {
+  promised = election();
+  if (!running) return;
+  raft_set_election_timeout(&r, election_ms());
+  raft_set_heartbeat_timeout(&r, heartbeat_ms());
+  if (raft_state(&r) == RAFT_FOLLOWER)
+    r.follower_state.randomized_election_timeout =
+        static_cast<unsigned>(io.random(&io, static_cast<int>(election_ms()), 2 * static_cast<int>(election_ms())));
+}
+
 void Raft::Impl::after(Duration delay, std::function<void()> call) {
   ports.after(delay, [weak = self, call = std::move(call)] {
     if (*weak != nullptr && !(*weak)->ended) (*weak)->enter(call);
@@ -82,7 +101,7 @@ int Raft::Impl::restored(raft_buffer* buffer) {
 }
 
 void Raft::Impl::propose(const std::vector<std::string>& records, Proposed done) {
-  if (!leading || !running) {
+  if (!leading || !running || lame) {
     outbox.push_back([done = std::move(done)] { done(Error(Code::kGone, "this master does not lead any more")); });
     return;
   }
@@ -127,24 +146,31 @@ bool Raft::Impl::voter(std::string_view name) const {
 }
 
 void Raft::Impl::count_lease() {
-  std::vector<Duration> contacts;
+  std::vector<Duration> untils;
   for (unsigned i = 0; i < r.configuration.n; ++i) {
     const raft_server& s = r.configuration.servers[i];
     if (s.role != RAFT_VOTER) continue;
     if (s.id == r.id) {
-      contacts.push_back(Duration::max());
-    } else {
-      const auto peer = peers.find(raft_server_of(s.address, s.role).name);
-      contacts.push_back(peer == peers.end() ? Duration(-1) : peer->second.contact);
+      untils.push_back(Duration::max());
+      continue;
     }
+    Duration until = kNever;
+    if (const auto at = peers.find(raft_server_of(s.address, s.role).name); at != peers.end()) {
+      const Peer& peer = at->second;
+      const Duration promise = peer.promise > Duration(0) ? std::min(peer.promise, election()) : election();
+      until = peer.contact + promise - promise / kDriftPart;
+    }
+    untils.push_back(until);
   }
-  if (contacts.empty()) return;
-  std::sort(contacts.begin(), contacts.end(), std::greater<>());
-  lease_from = contacts[contacts.size() / 2];
+  if (untils.empty()) return;
+  std::sort(untils.begin(), untils.end(), std::greater<>());
+  lease_until = untils[untils.size() / 2];
 }
 
 bool Raft::Impl::lease_holds() const {
-  return lease_from == Duration::max() || mono() - lease_from < election() || hooks::mutant("raft.no_lease");
+  if (hooks::mutant("raft.no_lease")) return true;
+  if (yielded_term == r.current_term && !hooks::mutant("raft.leads_on_when_it_yields")) return false;
+  return mono() < lease_until;
 }
 
 void Raft::Impl::step_down() {
@@ -173,25 +199,28 @@ void Raft::Impl::leader_hint(std::string& name, std::string& endpoint) {
 
 void Raft::Impl::look() {
   if (ended) return;
-  if (running && raft_state(&r) == RAFT_UNAVAILABLE && !restarting) {
+  if (running && !restarting && (lame || raft_state(&r) == RAFT_UNAVAILABLE)) {
     if (leading) step_down();
     complain("unavailable", LogLevel::kWarn, "raft_restarts",
              {{"reason", *raft_errmsg(&r) != 0 ? raft_errmsg(&r) : "a write was refused"}});
     restart(kRestartAfter);
   }
-  const bool elected = running && raft_state(&r) == RAFT_LEADER;
+  if (group_differs()) restart(Duration(0));
+  const bool elected = running && !lame && raft_state(&r) == RAFT_LEADER;
   if (leading && (!elected || r.current_term != leading_term || !lease_holds())) step_down();
   if (!elected) {
     leading_term = 0;
     held.clear();
   } else if (r.current_term != leading_term) {
     leading_term = r.current_term;
-    for (auto& [name, peer] : peers) peer.contact = mono();
+    // Who voted may vote again at once: only an answer to what a leader says is a promise.
+    for (auto& [name, peer] : peers) peer.contact = hooks::mutant("raft.vote_is_a_promise") ? mono() : kNever;
     count_lease();
   }
   if (elected && !leading && !restarting && lease_holds()) {
     leading = true;
     hinted = false;
+    disk_refuses = false;  // it may have room by now: the record of this leadership shows
     tell(Leader{});
   }
   if (elected) release_held();
@@ -249,10 +278,8 @@ void Raft::hand_over() {
   impl_->enter([&] { impl_->hand_over(); });
 }
 void Raft::set_lease(Duration lease) {
-  impl_->options.lease = lease;
-  if (!impl_->running) return;
-  raft_set_election_timeout(&impl_->r, impl_->election_ms());
-  raft_set_heartbeat_timeout(&impl_->r, impl_->heartbeat_ms());
+  if (impl_->ended) return;
+  impl_->enter([&] { impl_->set_lease(lease); });
 }
 void Raft::set_endpoint(std::string endpoint) { impl_->options.endpoint = std::move(endpoint); }
 bool Raft::may_lead() {
@@ -263,6 +290,7 @@ bool Raft::may_lead() {
 }
 bool Raft::holds_lease() const { return impl_->leading && !impl_->ended && impl_->lease_holds(); }
 bool Raft::leads() const { return impl_->leading; }
+bool Raft::handing_over() const { return impl_->transfer != nullptr && !impl_->ended; }
 bool Raft::alone() const {
   return impl_->running && impl_->options.peers.size() < 2 && impl_->r.configuration.n == 1 && impl_->voter(impl_->log.name);
 }

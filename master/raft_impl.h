@@ -39,6 +39,9 @@ T* zeroed() {
 using namespace raft_detail;  // NOLINT: one class in three files
 
 struct Raft::Impl {
+  static constexpr Duration kNever = Duration::min() / 4;
+  static constexpr std::int64_t kDriftPart = 64;  // of a lease is left to clocks that run at different speeds
+
   // What is asked of libraft and answered later. Its memory lives until the answer.
   struct Proposal {
     struct raft_apply request {};
@@ -59,9 +62,10 @@ struct Raft::Impl {
     Duration heard{-1};     // mono
     bool pristine = false;  // it belongs to no cluster
     std::uint64_t sequence = 0;
-    Duration pinged{0};       // mono, of `sequence`
-    std::uint64_t stamp = 0;  // of the last message that it sent leading
-    Duration contact{-1};     // mono: it followed us at that moment
+    Duration pinged{0};         // mono, of `sequence`
+    std::uint64_t stamp = 0;    // of the last message that it sent leading
+    Duration contact = kNever;  // mono: it followed us at that moment
+    Duration promise{0};        // it gives no vote for so long after that; 0: it does not say
     ClockSamples clock;
   };
 
@@ -74,6 +78,9 @@ struct Raft::Impl {
   raft_fsm fsm{};
   bool running = false, restarting = false, closed = false, ended = false;
   bool disk_refuses = false;  // the last write was refused, as by a full disk
+  bool changing = false;      // within a call that changes the group
+  // libraft was told that something is stored that is not: nothing more goes in or out until it has read the log again.
+  bool lame = false;
   std::string address_text;
   raft_io_tick_cb on_tick = nullptr;
   raft_io_recv_cb on_recv = nullptr;
@@ -88,7 +95,11 @@ struct Raft::Impl {
   bool leading = false;
   std::uint64_t leading_term = 0;  // libraft's leadership that we know of; 0: none
   std::uint64_t stored_term = 0;   // of the last entry that is flushed here
-  Duration lease_from{0};          // the moment at which a majority was known to follow
+  std::uint64_t yielded_term = 0;  // in which another one was asked to take over: this one does not lead in it any more
+  Duration lease_until = kNever;   // mono: a majority follows until then, or so it promised
+  Duration promised{0};            // no vote for so long after a leader was heard
+  Duration mute_until = kNever;    // what an earlier life of libraft has promised
+  std::uint64_t verified = 0, verified_term = 0;  // our log is that of this term's leader up to there
   std::vector<RaftMessage> held;
   std::map<std::uint64_t, Proposal*> proposals;  // by index: those that somebody waits for
   std::string hint_name, hint_endpoint;
@@ -96,6 +107,8 @@ struct Raft::Impl {
 
   std::map<std::string, Peer> peers;  // by name: members, and those of Options::peers; never ourselves
   std::vector<RaftServer> known;      // the configuration that the actor knows
+  std::vector<RaftServer> logged;     // the last one of the log, where it is not stale
+  bool logged_stale = true;
   Duration facts_at{0}, seek_logged{-1};
   std::uint64_t pings = 0;
   std::unique_ptr<Change> change;
@@ -110,6 +123,8 @@ struct Raft::Impl {
   // --- time (raft.cc)
   [[nodiscard]] Duration mono() const { return ports.now().mono; }
   [[nodiscard]] Duration election() const { return options.lease / 2; }
+  void set_lease(Duration lease);
+  void set_timeouts();
   // The least that libraft takes is a millisecond.
   [[nodiscard]] unsigned election_ms() const;
   [[nodiscard]] unsigned heartbeat_ms() const { return std::max(election_ms() / 20, 5U); }
@@ -137,6 +152,10 @@ struct Raft::Impl {
   void close(raft_io_close_cb done);
   // The disk refused something, or a change of the group is void: what counts is what is there.
   void restart(Duration in);
+  void reopen();
+  // libraft keeps to the group that the log ends with, except where it was told of a change as a follower and had stored it as a
+  // candidate: that one it leaves out.
+  [[nodiscard]] bool group_differs();
 
   // --- raft_io: files (raft_io.cc)
   int load(raft_term* term, raft_id* vote_of, raft_snapshot** snapshot, raft_index* start, raft_entry** entries, size_t* n);
@@ -152,11 +171,19 @@ struct Raft::Impl {
 
   // --- raft_io: messages (raft_io.cc)
   [[nodiscard]] RaftHeader header(const std::string& to) const;
+  [[nodiscard]] raft_message honest(const raft_message& message) const;
   int send(raft_io_send* request, const raft_message& message, raft_io_send_cb done);
+  void yields();
   void received(std::string_view bytes);
   // What a follower answers shows that it followed when what it heard last had left. See may_lead.
   void answered(Peer& peer, const RaftHeader& header, const raft_message& message);
-  void deliver(const std::string& from, RaftMessage message);
+  // Whether libraft may hear of a request for a vote. It may take the permission to disturb a leader from it.
+  bool vote_may_be_given(raft_request_vote& request) const;
+  int* own_role();  // in libraft's configuration; null: it is not in there
+  // Of what a leader sends, how far our log is the same as its.
+  void verify(const raft_message& message);
+  // `stamp`: of what a leader says that libraft will follow; else 0.
+  void deliver(const std::string& from, std::uint64_t stamp, RaftMessage message);
   // A change of the group among what a leader overwrites: libraft looks for the configuration before it in a log that may have been
   // compacted, and after a restart does not know that there is one to undo. False: the disk refused.
   bool make_way(const raft_append_entries& m);
@@ -170,7 +197,7 @@ struct Raft::Impl {
 
   // --- leadership (raft.cc)
   [[nodiscard]] bool voter(std::string_view name) const;
-  // The moment at which a majority, this one counted, was known to follow us.
+  // Until when a majority, this one counted, follows us.
   void count_lease();
   [[nodiscard]] bool lease_holds() const;
   void step_down();
@@ -183,6 +210,7 @@ struct Raft::Impl {
   [[nodiscard]] bool member(const std::string& name) const;
   [[nodiscard]] bool expected(const std::string& name) const;
   void arm();
+  void asks_before_it_votes();
   void tick();
   void ping();
   void pinged(const RaftEnvelope& envelope, const RaftPing& ping);
@@ -203,6 +231,7 @@ struct Raft::Impl {
   void begin_change(const ChangeMember& member, bool internal);
   void ask_change();
   static void change_over(raft_change* request, int status);
+  void forget_change(const Change* over);  // libraft has called back
   void end_change(Code code, const std::string& reason);
   void hand_over();
 };

@@ -70,8 +70,15 @@ Result<> Raft::Impl::open() {
   raft_set_pre_vote(&r, true);
   raft_set_election_timeout(&r, election_ms());
   raft_set_heartbeat_timeout(&r, heartbeat_ms());
-  raft_set_snapshot_threshold(&r, static_cast<unsigned>(kSnapshotEvery));
-  raft_set_snapshot_trailing(&r, static_cast<unsigned>(kTrailing));
+  raft_set_snapshot_threshold(&r, static_cast<unsigned>(options.snapshot_every));
+  raft_set_snapshot_trailing(&r, static_cast<unsigned>(options.trailing));
+  raft_set_install_snapshot_timeout(&r, static_cast<unsigned>(kSnapshotWithin.count() / 1000));
+  raft_set_max_catch_up_round_duration(&r, static_cast<unsigned>((kMemberWithin - seconds(1)).count() / 1000));
+  promised = std::max(promised, election());
+  if (!log.pristine()) mute_until = mono() + promised;
+  yielded_term = verified = 0;
+  lame = false;
+  logged_stale = true;
   running = true;
   closed = false;
   stored_term = log.entries.empty() ? log.snapshot.term : log.entries.back().term;
@@ -106,17 +113,27 @@ void Raft::Impl::close(raft_io_close_cb done) {
 void Raft::Impl::restart(Duration in) {
   if (restarting) return;
   restarting = true;
-  const auto again = [this] {
-    restarting = false;
-    shut();
-    if (auto opened = open(); !opened) {
-      complain("open", LogLevel::kError, "raft_start_failed", {{"reason", opened.error().text()}, {"then", "retrying"}});
-      restart(kRestartAfter);
-    }
-    arm();
-  };
-  if (in == Duration(0)) return again();
-  after(in, again);
+  if (in == Duration(0)) return reopen();
+  after(in, [this] { reopen(); });
+}
+
+// What libraft reads it takes for stored.
+void Raft::Impl::reopen() {
+  shut();
+  restarting = false;
+  if (auto synced = ports.sync(); !synced) return fatal(synced.error().text());
+  if (auto opened = open(); !opened) {
+    complain("open", LogLevel::kError, "raft_start_failed", {{"reason", opened.error().text()}, {"then", "retrying"}});
+    restart(kRestartAfter);
+  }
+  arm();
+}
+
+bool Raft::Impl::group_differs() {
+  if (!running || restarting || lame || !appends.empty() || !later.empty()) return false;
+  if (logged_stale) logged = configuration_at(log, log.last()).servers;
+  logged_stale = false;
+  return servers_of(r.configuration) != logged && !hooks::mutant("raft.old_group");
 }
 
 // --- raft_io: files ----------------------------------------------------------------------------------------------------
@@ -158,9 +175,15 @@ raft_snapshot* Raft::Impl::copy_of_snapshot() {
   return out;
 }
 
+// Refused in the midst of an election that another leader has asked for, libraft frees what it never had.
 int Raft::Impl::vote(std::uint64_t term, std::uint64_t id) {
+  if (lame) return 0;
   if (!hooks::mutant("raft.vote_not_stored")) {
-    if (auto written = ports.write_through(RaftLog::term_record(term, id)); !written) return refused_write(written.error());
+    if (auto written = ports.write_through(RaftLog::term_record(term, id)); !written) {
+      lame = true;
+      static_cast<void>(refused_write(written.error()));
+      return 0;
+    }
   }
   hooks::crash_point("raft.after_vote");
   log.term = term;
@@ -176,6 +199,10 @@ int Raft::Impl::refused_write(const Error& error) {
 }
 
 int Raft::Impl::append(raft_io_append* request, const raft_entry* entries, unsigned n, raft_io_append_cb done) {
+  if (lame) {
+    appends.emplace_back(request, done);  // answered by close()
+    return 0;
+  }
   std::vector<RaftEntry> list;
   std::vector<std::string> records;
   std::uint64_t index = log.last();
@@ -184,10 +211,19 @@ int Raft::Impl::append(raft_io_append* request, const raft_entry* entries, unsig
     records.push_back(RaftLog::entry_record(++index, list.back()));
   }
   // Refused before anybody hears of the entries: libraft sends them to the others only after this.
-  if (auto written = ports.write(records); !written) return refused_write(written.error());
+  if (auto written = ports.write(records); !written) {
+    const int refused = refused_write(written.error());
+    if (!changing || hooks::mutant("raft.refuses_changes")) return refused;
+    lame = true;  // libraft would free the configuration that it goes on using
+    appends.emplace_back(request, done);
+    return 0;
+  }
   disk_refuses = false;
   const std::uint64_t term = list.empty() ? 0 : list.back().term;
-  for (RaftEntry& entry : list) log.append(log.last() + 1, std::move(entry));
+  for (RaftEntry& entry : list) {
+    logged_stale = logged_stale || entry.type == RAFT_CHANGE;
+    log.append(log.last() + 1, std::move(entry));
+  }
   appends.emplace_back(request, done);
   if (hooks::mutant("raft.no_flush")) {
     later.push_back([this, term] { flushed(term); });
@@ -210,6 +246,8 @@ void Raft::Impl::flushed(std::uint64_t term) {
 }
 
 bool Raft::Impl::cut(std::uint64_t from) {
+  if (lame) return true;
+  logged_stale = true;
   if (auto written = ports.write({RaftLog::cut_record(from)}); !written) {
     refused_write(written.error());
     return false;
@@ -219,6 +257,10 @@ bool Raft::Impl::cut(std::uint64_t from) {
 }
 
 int Raft::Impl::put(unsigned trailing, raft_io_snapshot_put* request, const raft_snapshot& snapshot, raft_io_snapshot_put_cb done) {
+  if (lame) {
+    later.push_back([request, done] { done(request, RAFT_IOERR); });
+    return 0;
+  }
   RaftLog next = log;
   RaftSnapshot taken;
   taken.index = snapshot.index;
@@ -226,6 +268,11 @@ int Raft::Impl::put(unsigned trailing, raft_io_snapshot_put* request, const raft
   taken.configuration_index = snapshot.configuration_index;
   taken.configuration = servers_of(snapshot.configuration);
   for (unsigned i = 0; i < snapshot.n_bufs; ++i) taken.data += view(snapshot.bufs[i]);
+  if (trailing != 0) {  // of its own, libraft takes the group in force, which may not be committed
+    RaftConfigurationAt group = configuration_at(log, snapshot.index);
+    taken.configuration_index = group.index;
+    taken.configuration = std::move(group.servers);
+  }
   next.snapshot_taken(std::move(taken), trailing);
   const auto written = ports.compact(next.whole());
   if (!written) {
@@ -233,6 +280,7 @@ int Raft::Impl::put(unsigned trailing, raft_io_snapshot_put* request, const raft
     if (trailing == 0) return RAFT_IOERR;
   } else {
     log = std::move(next);
+    logged_stale = true;
   }
   later.push_back([request, done, rc = written ? 0 : RAFT_IOERR] { done(request, rc); });
   return 0;
@@ -247,8 +295,39 @@ int Raft::Impl::get(raft_io_snapshot_get* request, raft_io_snapshot_get_cb done)
 
 RaftHeader Raft::Impl::header(const std::string& to) const {
   const auto peer = peers.find(to);
-  return {log.cluster, log.name, options.address, static_cast<std::uint64_t>(mono().count()),
-          peer == peers.end() ? 0 : peer->second.stamp};
+  return {log.cluster,
+          log.name,
+          options.address,
+          static_cast<std::uint64_t>(mono().count()),
+          peer == peers.end() ? 0 : peer->second.stamp,
+          static_cast<std::uint64_t>(std::min(promised, election()).count())};
+}
+
+// libraft answers with the end of its log, though that may be left from another leader, and the leader takes it for its own.
+raft_message Raft::Impl::honest(const raft_message& message) const {
+  raft_message out = message;
+  if (message.type == RAFT_IO_APPEND_ENTRIES_RESULT && message.append_entries_result.rejected == 0 &&
+      !hooks::mutant("raft.answers_unverified")) {
+    raft_index& last = out.append_entries_result.last_log_index;
+    last = std::min<raft_index>(last, verified_term == message.append_entries_result.term ? verified : 0);
+  }
+  return out;
+}
+
+void Raft::Impl::verify(const raft_message& message) {
+  const auto up_to = [this](std::uint64_t term, std::uint64_t index) {
+    if (term != verified_term) verified = 0;
+    verified_term = term;
+    verified = std::max(verified, index);
+  };
+  if (message.type == RAFT_IO_INSTALL_SNAPSHOT && message.install_snapshot.term >= r.current_term)
+    up_to(message.install_snapshot.term, message.install_snapshot.last_index);
+  if (message.type != RAFT_IO_APPEND_ENTRIES || message.append_entries.term < r.current_term) return;
+  const raft_append_entries& m = message.append_entries;
+  const RaftEntry* before = log.at(m.prev_log_index);
+  const bool same = m.prev_log_index == 0 || (before != nullptr && before->term == m.prev_log_term) ||
+                    (before == nullptr && m.prev_log_index == log.snapshot.index && m.prev_log_term == log.snapshot.term);
+  up_to(m.term, same ? m.prev_log_index + m.n_entries : 0);
 }
 
 int Raft::Impl::send(raft_io_send* request, const raft_message& message, raft_io_send_cb done) {
@@ -256,9 +335,18 @@ int Raft::Impl::send(raft_io_send* request, const raft_message& message, raft_io
   to.id = message.server_id;
   const auto known_peer = peers.find(to.name);
   if (known_peer != peers.end() && !known_peer->second.server.address.empty()) to.address = known_peer->second.server.address;
-  if (!to.address.empty()) ports.send(to, encode_raft(header(to.name), message));
+  if (message.type == RAFT_IO_TIMEOUT_NOW) yields();
+  if (!to.address.empty() && !lame) ports.send(to, encode_raft(header(to.name), honest(message)));
   if (done != nullptr) later.push_back([request, done] { done(request, 0); });
   return 0;
+}
+
+// What is asked for cannot be taken back: it may arrive late. Where nobody takes over, libraft follows when it begins anew.
+void Raft::Impl::yields() {
+  yielded_term = r.current_term;
+  after(election() / 4, [this, term = r.current_term] {
+    if (running && !restarting && raft_state(&r) == RAFT_LEADER && r.current_term == term) restart(Duration(0));
+  });
 }
 
 void Raft::Impl::received(std::string_view bytes) {
@@ -288,32 +376,63 @@ void Raft::Impl::received(std::string_view bytes) {
              {{"name", envelope.name}, {"address", envelope.address}, {"then", "ignoring it"}});
     return;
   }
-  if (!running) return;
+  if (!running || lame) return;
   Peer& peer = peer_of(envelope.name);
   if (!envelope.address.empty()) peer.server.address = envelope.address;
   answered(peer, envelope, message.value);
-  if (message.value.type == RAFT_IO_APPEND_ENTRIES || message.value.type == RAFT_IO_INSTALL_SNAPSHOT) peer.stamp = envelope.stamp;
-  deliver(raft_text_of({0, envelope.name, envelope.address, 0}), std::move(message));
+  const bool leader = (message.value.type == RAFT_IO_APPEND_ENTRIES && message.value.append_entries.term >= r.current_term) ||
+                      (message.value.type == RAFT_IO_INSTALL_SNAPSHOT && message.value.install_snapshot.term >= r.current_term);
+  deliver(raft_text_of({0, envelope.name, envelope.address, 0}), leader ? envelope.stamp : 0, std::move(message));
 }
 
 void Raft::Impl::answered(Peer& peer, const RaftHeader& from, const raft_message& message) {
   if (message.type != RAFT_IO_APPEND_ENTRIES_RESULT || raft_state(&r) != RAFT_LEADER) return;
   if (message.append_entries_result.term != r.current_term || from.echo > static_cast<std::uint64_t>(mono().count())) return;
   peer.contact = std::max(peer.contact, Duration(static_cast<std::int64_t>(from.echo)));
+  peer.promise = Duration(static_cast<std::int64_t>(std::min<std::uint64_t>(from.promise, 1ULL << 50U)));
   count_lease();
 }
 
-void Raft::Impl::deliver(const std::string& from, RaftMessage message) {
+bool Raft::Impl::vote_may_be_given(raft_request_vote& request) const {
+  // A transfer goes from one term to the next. A candidate that does not win goes on in the name of who leads no more.
+  request.disrupt_leader = request.disrupt_leader && request.term == log.term + 1;
+  if (!request.disrupt_leader && mono() < mute_until && !hooks::mutant("raft.votes_at_once")) return false;
+  // libraft gives its successor a second vote in a term.
+  return request.pre_vote || request.term != log.term || log.vote == 0 || log.vote == request.candidate_id ||
+         hooks::mutant("raft.votes_twice");
+}
+
+void Raft::Impl::deliver(const std::string& from, std::uint64_t stamp, RaftMessage message) {
   message.value.server_id = raft_id_of(raft_server_of(from, 0).name);
   const bool result = message.value.type == RAFT_IO_APPEND_ENTRIES_RESULT;
   if (result && raft_state(&r) == RAFT_LEADER && stored_term != r.current_term && !hooks::mutant("raft.commits_old_terms")) {
     if (held.size() < kHeldMax) held.push_back(std::move(message));  // a result has no memory but this, and no use for an address
     return;
   }
+  if (message.value.type == RAFT_IO_REQUEST_VOTE && !vote_may_be_given(message.value.request_vote)) return;
   if (message.value.type == RAFT_IO_APPEND_ENTRIES && !make_way(message.value.append_entries)) return;
+  verify(message.value);
+  if (stamp != 0) peer_of(raft_server_of(from, 0).name).stamp = stamp;
   message.value.server_address = from.c_str();
   message.taken();
+  if (message.value.type != RAFT_IO_REQUEST_VOTE) return on_recv(&io, &message.value);
+  // Whoever asks may have made a voter of us and died before it said so. libraft has only those vote that know of it; the dissertation
+  // (4.2.2) has every server vote, since the candidate counts those that it knows as voters.
+  int* const role = own_role();
+  if (role == nullptr || *role == RAFT_VOTER || hooks::mutant("raft.spare_never_votes")) return on_recv(&io, &message.value);
+  // Nor does it ever forget a leader that is silent.
+  if (raft_state(&r) == RAFT_FOLLOWER && io.time(&io) - r.election_timer_start >= r.follower_state.randomized_election_timeout)
+    r.follower_state.current_leader.id = 0;
+  const std::uint64_t here = life;
+  const int before = std::exchange(*role, RAFT_VOTER);
   on_recv(&io, &message.value);
+  if (running && life == here) *role = before;
+}
+
+int* Raft::Impl::own_role() {
+  for (unsigned i = 0; i < r.configuration.n; ++i)
+    if (r.configuration.servers[i].id == r.id) return &r.configuration.servers[i].role;
+  return nullptr;
 }
 
 bool Raft::Impl::make_way(const raft_append_entries& m) {

@@ -38,9 +38,22 @@ void Raft::Impl::arm() {
   }
 }
 
+// A candidate that was not elected asks anew whether it would be. libraft has it begin one term after the other, and each deposes
+// whoever leads, though its log be too short for it ever to be elected.
+void Raft::Impl::asks_before_it_votes() {
+  if (raft_state(&r) != RAFT_CANDIDATE || hooks::mutant("raft.bumps_terms")) return;
+  auto& candidate = r.candidate_state;
+  if (io.time(&io) - r.election_timer_start < candidate.randomized_election_timeout) return;
+  candidate.in_pre_vote = true;
+  candidate.disrupt_leader = false;
+}
+
 void Raft::Impl::tick() {
   ticking = false;
-  if (running && r.configuration.n > 1) on_tick(&io);
+  if (running && !lame && r.configuration.n > 1) {
+    asks_before_it_votes();
+    on_tick(&io);
+  }
   arm();
 }
 
@@ -213,6 +226,9 @@ Result<> Raft::Impl::start(const std::string& snapshot, const std::vector<std::s
     ++log.term;
     log.vote = 0;
   }
+  // What the process before had written libraft will take for stored. It may have ended because it could not be flushed, and a flush
+  // that follows says nothing about that: only what is written anew is known to be there.
+  if (!log.pristine() && !hooks::mutant("raft.starts_unflushed")) BOURSE_TRY(ports.compact(log.whole()));
   Result<> opened;
   enter([&] {
     opened = open();
@@ -242,9 +258,10 @@ Result<> Raft::Impl::recover() {
 }
 
 bool Raft::Impl::sole_voter() const {
-  for (const RaftEntry& e : log.entries)
-    if (e.type == RAFT_CHANGE) return false;  // it may be; then the term goes on, as with any group
-  return log.snapshot.configuration.size() == 1 && log.snapshot.configuration.front().name == log.name;
+  const std::vector<RaftServer> servers = configuration_at(log, log.last()).servers;
+  return std::all_of(servers.begin(), servers.end(),
+                     [&](const RaftServer& s) { return (s.role == RAFT_VOTER) == (s.name == log.name); }) &&
+         !servers.empty();
 }
 
 // --- members -----------------------------------------------------------------------------------------------------------
@@ -269,8 +286,8 @@ void Raft::Impl::begin_change(const ChangeMember& member, bool internal) {
   if (!member.add && at->role == RAFT_VOTER &&
       std::count_if(known.begin(), known.end(), [](const RaftServer& s) { return s.role == RAFT_VOTER; }) == 1)
     return refuse(Code::kInvalid, "the last master cannot be removed");
-  if (!member.add && member.name == log.name) {  // it would lead a cluster that it is no part of
-    hand_over();
+  if (!member.add && member.name == log.name) {     // it would lead a cluster that it is no part of
+    after(kAnswerWithin, [this] { hand_over(); });  // who has handed over cannot say so
     return refuse(Code::kBusy, member.name + " leads; another takes over now: ask again");
   }
   change = std::make_unique<Change>();
@@ -294,6 +311,7 @@ void Raft::Impl::ask_change() {
   change->request.data = change.get();
   const raft_id id = raft_id_of(change->member.name);
   int rc = 0;
+  changing = true;
   if (!change->member.add) {
     rc = raft_remove(&r, &change->request, id, change_over);
   } else if (member(change->member.name)) {
@@ -304,13 +322,15 @@ void Raft::Impl::ask_change() {
       auto* over = static_cast<Change*>(request->data);
       Impl& im = *over->impl;
       im.later.push_back([&im, over, status] {
-        if (im.change.get() != over) return;
+        if (im.change.get() != over) return im.forget_change(over);
+        over->asked = false;
         if (status != 0) return im.end_change(Code::kGone, text_of(status));
         im.look();  // it is a member now
         if (im.change.get() == over) im.ask_change();
       });
     });
   }
+  changing = false;
   if (rc != 0) {
     change->asked = false;
     end_change(Code::kBusy, "libraft: " + text_of(rc));
@@ -321,7 +341,7 @@ void Raft::Impl::change_over(raft_change* request, int status) {
   auto* over = static_cast<Change*>(request->data);
   Impl& im = *over->impl;
   im.later.push_back([&im, over, status] {
-    if (im.change.get() != over) return;
+    if (im.change.get() != over) return im.forget_change(over);
     over->asked = false;
     if (status == 0) return im.end_change(Code::kOk, "");
     im.end_change(status == RAFT_NOCONNECTION ? Code::kTimeout : Code::kGone,
@@ -329,6 +349,10 @@ void Raft::Impl::change_over(raft_change* request, int status) {
                       ? over->member.name + " does not catch up; it stays without a vote until it is added again"
                       : text_of(status));
   });
+}
+
+void Raft::Impl::forget_change(const Change* over) {
+  std::erase_if(changes_over, [over](const std::unique_ptr<Change>& each) { return each.get() == over; });
 }
 
 void Raft::Impl::end_change(Code code, const std::string& reason) {
@@ -345,7 +369,7 @@ void Raft::Impl::end_change(Code code, const std::string& reason) {
 }
 
 void Raft::Impl::hand_over() {
-  if (!leading || transfer != nullptr) return;
+  if (!leading || transfer != nullptr || lame) return;
   std::vector<Duration> offsets{Duration(0)};
   for (const auto& [name, peer] : peers)
     if (const auto best = peer.clock.best(); best && voter(name)) offsets.push_back(best->offset);

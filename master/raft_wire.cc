@@ -1,5 +1,6 @@
 #include "master/raft_wire.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -183,6 +184,7 @@ std::string encode_raft(const RaftHeader& header, const raft_message& raft) {
     default:
       BOURSE_ASSERT(false, "libraft sends a message of type " + std::to_string(raft.type));
   }
+  out.number(header.promise);
   return out.take();
 }
 
@@ -238,6 +240,8 @@ Result<RaftEnvelope> decode_raft(std::string_view bytes) {
   }
   if (in.torn()) return Error(Code::kCorrupt, "a message between masters is cut short");
   message.hold();
+  if (!in.empty()) out.promise = in.number();
+  if (in.torn()) return Error(Code::kCorrupt, "a message between masters is cut short");
   out.body = std::move(message);
   return out;
 }
@@ -272,6 +276,32 @@ std::vector<RaftServer> servers_of(const raft_configuration& configuration) {
     out.back().id = s.id;
   }
   return out;
+}
+
+Result<std::vector<RaftServer>> decode_configuration(std::string_view bytes) {
+  RaftReader in(bytes);
+  std::vector<RaftServer> out;
+  const std::uint8_t format = in.byte();
+  std::uint64_t n = in.number();
+  if (format != 1 || n > kRaftServersMax) return Error(Code::kCorrupt, "a list of masters that cannot be read");
+  for (; n > 0 && !in.torn(); --n) {
+    const std::uint64_t id = in.number();
+    std::string text;
+    for (std::uint8_t c = in.byte(); c != 0; c = in.byte()) text.push_back(static_cast<char>(c));
+    out.push_back(raft_server_of(text, in.byte()));
+    out.back().id = id;
+  }
+  if (in.torn()) return Error(Code::kCorrupt, "a list of masters is cut short");
+  return out;
+}
+
+RaftConfigurationAt configuration_at(const RaftLog& log, std::uint64_t index) {
+  for (std::uint64_t at = std::min(index, log.last()); at >= log.first && at > 0; --at) {
+    const RaftEntry* entry = log.at(at);
+    if (entry == nullptr || entry->type != RAFT_CHANGE) continue;
+    if (auto servers = decode_configuration(entry->data)) return {at, *std::move(servers)};
+  }
+  return {log.snapshot.configuration_index, log.snapshot.configuration};
 }
 
 std::string pack_records(const std::vector<std::string>& records) {

@@ -47,6 +47,8 @@ struct RaftHeader {
   std::string name, address;  // of the sender
   std::uint64_t stamp = 0;    // the sender's monotonic clock when it left
   std::uint64_t echo = 0;     // the last stamp that it heard from the receiver leading; 0: none
+  // How long after `echo` it will give no vote, in microseconds by its own clock. Behind the message; 0: an older master does not say.
+  std::uint64_t promise = 0;
 };
 
 struct RaftEnvelope : RaftHeader {
@@ -67,6 +69,14 @@ RaftServer raft_server_of(const std::string& text, int role);
 // Into `out`, which the caller closes.
 void fill_configuration(const std::vector<RaftServer>& servers, raft_configuration& out);
 std::vector<RaftServer> servers_of(const raft_configuration& configuration);
+// That of an entry of type RAFT_CHANGE, as raft_configuration_encode makes it.
+Result<std::vector<RaftServer>> decode_configuration(std::string_view bytes);
+struct RaftConfigurationAt {
+  std::uint64_t index = 0;
+  std::vector<RaftServer> servers;
+};
+// The last one at or before `index`, be it committed or not.
+RaftConfigurationAt configuration_at(const RaftLog& log, std::uint64_t index);
 
 // The records of one step are one entry, so that they come to pass together.
 std::string pack_records(const std::vector<std::string>& records);

@@ -63,6 +63,7 @@ Result<> RaftWorld::write_through(const std::string& record) {
 }
 
 Result<> RaftWorld::compact(const std::string& snapshot) { return log_.compact(snapshot); }
+Result<> RaftWorld::sync() { return log_.append_now(Safety::kPower, {}); }
 
 void RaftWorld::fatal(const std::string& why) {
   if (!failure_.empty()) return;

@@ -44,6 +44,7 @@ class RaftWorld final : public Raft::Ports {
   void flush(std::function<void()> done) override;
   Result<> write_through(const std::string& record) override;
   Result<> compact(const std::string& snapshot) override;
+  Result<> sync() override;
   void fatal(const std::string& why) override;
   void send(const RaftServer& to, std::string bytes) override;
   void after(Duration delay, std::function<void()> call) override;

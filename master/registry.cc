@@ -275,7 +275,7 @@ Result<> LogRegistry::replay(const std::string& snapshot, const std::vector<std:
     }
   }
   state_ = std::move(state);
-  index_ = index;
+  index_ = committed_ = index;
   since_snapshot_ = records.size();
   return {};
 }
@@ -339,6 +339,8 @@ void LogRegistry::durable(Ticket ticket, std::uint64_t index) {
   if (found == pending_.end()) return;
   if (index != 0) {  // a replicated log numbers its entries itself; those of one step are one
     index_ = std::max(index_, index);
+    committed_ = index;
+    numbered_ = true;
     for (Pending& pending : found->second) pending.index = index;
   }
   for (const Pending& pending : found->second) {
@@ -347,11 +349,20 @@ void LogRegistry::durable(Ticket ticket, std::uint64_t index) {
       epoch_ = Epoch(hooks::mutant("master.epoch_constant") ? 1 : pending.index);
   }
   pending_.erase(found);
+  renumber();
 }
 
 // The indexes stay used up: an epoch may skip numbers but never repeats one that was durable, for the log that failed may
 // hold the record after all.
-void LogRegistry::failed(Ticket ticket) { pending_.erase(ticket); }
+void LogRegistry::failed(Ticket ticket) {
+  pending_.erase(ticket);
+  renumber();
+}
+
+// A replicated log gives a number to what it takes only.
+void LogRegistry::renumber() {
+  if (numbered_ && pending_.empty()) index_ = committed_;
+}
 
 // Only when nothing is in flight: a snapshot replaces every record appended before it, durable or not.
 void LogRegistry::compact_if_worth(Actions& out) {
@@ -365,11 +376,16 @@ void LogRegistry::compact_if_worth(Actions& out) {
 Result<> LogRegistry::committed(std::uint64_t index, const std::vector<std::string>& records) {
   for (const std::string& record : records) BOURSE_TRY(apply(state_, record));
   index_ = std::max(index_, index);
+  committed_ = index;
+  numbered_ = true;
+  renumber();
   return {};
 }
 
 void LogRegistry::deposed() {
-  pending_.clear();
+  pending_.clear();  // it is void, or comes back with its number
+  numbered_ = true;
+  renumber();
   epoch_ = Epoch();
 }
 

@@ -163,6 +163,10 @@ class LogRegistry final : public Registry {
 
   State state_;
   std::uint64_t index_ = 0;  // of the last record ever appended
+  void renumber();
+
+  bool numbered_ = false;        // by a replicated log
+  std::uint64_t committed_ = 0;  // its last entry here
   std::uint64_t since_snapshot_ = 0;
   Epoch epoch_;
   std::map<Ticket, std::vector<Pending>> pending_;

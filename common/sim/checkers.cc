@@ -48,7 +48,6 @@ void LedgerChecker::stepped(Node& node, const Event&) {
 
 void OfferChecker::stepped(Node& node, const Event& event) {
   if (node.kind() != Node::Kind::kMaster) return;
-  if (std::holds_alternative<Started>(event)) answered_.clear();  // what it had answered was memory
   const auto* received = std::get_if<Received>(&event);
   if (received == nullptr) return;
   if (const auto* hello = std::get_if<FrameworkHello>(&received->message.body)) {
@@ -80,7 +79,8 @@ void OfferChecker::sent(Node& from, const Send& send) {
   } else if (const auto* reply = std::get_if<AcceptReply>(&send.message.body)) {
     const auto peer = peers_.find(send.to);
     if (peer == peers_.end()) return;
-    const auto [before, first] = answered_.try_emplace({peer->second, lives_[send.to], reply->sequence}, reply->items);
+    const auto [before, first] =
+        answered_.try_emplace({send.message.epoch, peer->second, lives_[send.to], reply->sequence}, reply->items);
     if (!first) {
       const auto same = [](const AcceptReply::Item& a, const AcceptReply::Item& b) {
         return a.offer == b.offer && a.code == b.code;
@@ -237,7 +237,8 @@ void MasterChecker::stepped(Node& node, const Event&) {
     }
   }
   const auto* master = dynamic_cast<const Master*>(node.actor());
-  if (master == nullptr || master->epoch().value == 0) return;
+  // One that slept since its record was committed is told first that it leads, and then that it does not: nobody hears of it.
+  if (master == nullptr || master->epoch().value == 0 || !raft.holds_lease()) return;
   const auto [at, first] = epochs_.try_emplace(master->epoch().value, node.ix(), node.incarnation());
   if (!first && at->second != std::pair(node.ix(), node.incarnation()))
     world_.violation("epoch " + std::to_string(at->first) + " is that of two leaderships");

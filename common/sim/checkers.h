@@ -38,7 +38,8 @@ class OfferChecker final : public Observer {
   World& world_;
   std::map<OfferId, State> offers_;
   std::map<PeerId, FrameworkId> peers_;
-  std::map<std::tuple<FrameworkId, Incarnation, Sequence>, std::vector<AcceptReply::Item>> answered_;
+  // What a leader has answered it remembers as long as it leads.
+  std::map<std::tuple<Epoch, FrameworkId, Incarnation, Sequence>, std::vector<AcceptReply::Item>> answered_;
   std::map<PeerId, Incarnation> lives_;
 };
 

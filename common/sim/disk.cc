@@ -1,6 +1,7 @@
 #include "common/sim/disk.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace bourse::sim {
 
@@ -40,13 +41,17 @@ Result<> Disk::write(const std::vector<std::string>& records) {
   return {};
 }
 
-void Disk::flush(std::function<void()> done) {
+void Disk::flush(std::function<void(bool flushed)> done) {
   const Duration longest = slow_ > Duration(0) ? slow_ : options_.flush_max;
   const Duration delay(rng_.between(std::min(options_.flush_min, longest).count(), longest.count()));
   last_flush_ = std::max(last_flush_, queue_.now() + delay);
   queue_.at(last_flush_, [this, done = std::move(done), upto = records_.size(), compactions = compactions_] {
-    if (compactions == compactions_) flushed_ = std::max(flushed_, std::min(upto, records_.size()));
-    done();
+    const bool failed = std::exchange(flush_fails_, false);
+    if (compactions == compactions_) {
+      if (failed) unreal_ = std::min(unreal_, flushed_);
+      flushed_ = std::max(flushed_, std::min(upto, records_.size()));
+    }
+    done(!failed);
   });
 }
 
@@ -56,11 +61,17 @@ Result<> Disk::write_through(const std::string& record) {
   return {};
 }
 
+Result<> Disk::sync() {
+  flushed_ = records_.size();
+  return {};
+}
+
 Result<> Disk::compact(const std::string& snapshot) {
   if (full_) return Error(Code::kLimit, "write: No space left on device");
   snapshot_ = snapshot;
   records_.clear();
   flushed_ = 0;
+  unreal_ = SIZE_MAX;
   ++compactions_;
   return {};
 }
@@ -76,6 +87,8 @@ Started Disk::load(Incarnation incarnation) const {
 void Disk::power_loss() {
   std::size_t safe = flushed_;
   while (safe < records_.size() && queue_.now() - records_[safe].written > options_.writeback) ++safe;
+  safe = std::min(safe, unreal_);
+  unreal_ = SIZE_MAX;
   const std::size_t kept = safe + static_cast<std::size_t>(rng_.below(records_.size() - safe + 1));
   records_.resize(kept);
   flushed_ = kept;

@@ -5,6 +5,7 @@
 // old pages back by itself. A full disk refuses an append whole.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -34,13 +35,17 @@ class Disk {
   // As a LogFile does it for a replicated log (master/raft.h): the write, or its refusal, at once; the flush of all so far later, in
   // order; a write that is on the platter when it returns; a snapshot in the place of everything.
   Result<> write(const std::vector<std::string>& records);
-  void flush(std::function<void()> done);
+  void flush(std::function<void(bool flushed)> done);
   Result<> write_through(const std::string& record);
   Result<> compact(const std::string& snapshot);
+  Result<> sync();  // all of it is on the platter when it returns
 
   void power_loss();  // what was not flushed: a prefix of it stays, the rest and a torn record go
   void set_full(bool full) { full_ = full; }
   void set_slow(Duration flush_max) { slow_ = flush_max; }  // 0: as ever
+  // Once. The kernel then takes what was to be flushed for clean: it is read as ever, and gone when the power is, unless a snapshot
+  // takes the place of everything before that.
+  void fail_next_flush() { flush_fails_ = true; }
   [[nodiscard]] std::size_t records() const { return records_.size(); }
 
  private:
@@ -57,7 +62,8 @@ class Disk {
   std::uint64_t compactions_ = 0;
   Duration last_flush_{0};
   Duration slow_{0};
-  bool full_ = false;
+  bool full_ = false, flush_fails_ = false;
+  std::size_t unreal_ = SIZE_MAX;  // the first record that a failed flush was about
 };
 
 }  // namespace bourse::sim

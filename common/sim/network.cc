@@ -85,7 +85,6 @@ void Network::reconnect(ClientIx client, ServerIx to) {
 }
 
 void Network::server_up(ServerIx server) {
-  begun_[server] = ++server_life_;
   for (auto& [client, l] : links_)
     if (l.server == server) establish(client);
 }
@@ -100,10 +99,9 @@ void Network::haunt(ServerIx server) {
       continue;
     }
     if (!rng_.chance(options_.ghost_permille)) continue;
-    queue_.after(Duration(rng_.between(1000, 20'000'000)),
-                 [this, client = said.client, message = std::move(said.message), life = begun_[server]] {
-                   if (const Link& l = link(client); l.exists && l.heard > life) hooks_.to_client(client, message);
-                 });
+    queue_.after(Duration(rng_.between(1000, 20'000'000)), [this, client = said.client, message = std::move(said.message)] {
+      if (const Link& l = link(client); l.exists && l.heard > message.epoch.value) hooks_.to_client(client, message);
+    });
   }
   said_ = std::move(others);
 }
@@ -212,7 +210,7 @@ void Network::pump_down(ClientIx client) {
       }
       for (std::uint32_t n = copies(); n > 0 && link(client).life == life; --n) {
         ++counters_.delivered;
-        link(client).heard = std::max(link(client).heard, begun_[link(client).server]);
+        link(client).heard = std::max(link(client).heard, message.epoch.value);
         hooks_.to_client(client, message);
       }
     });

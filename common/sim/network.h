@@ -78,7 +78,7 @@ class Network {
     bool exists = false, blocked_up = false, blocked_down = false;
     std::deque<Message> queue_up, queue_down;  // not yet under way
     Duration last_up{0}, last_down{0};
-    std::uint64_t heard = 0;  // the server's life that it heard last
+    std::uint64_t heard = 0;  // the highest epoch that it has heard of
   };
   Duration delay();
   Message through_wire(const Message& message);
@@ -105,8 +105,7 @@ class Network {
   };
   std::deque<Said> said_;  // with ghosts: the last that the servers said, delivered or not
   ServerIx servers_ = 1;
-  std::map<ServerIx, std::uint64_t> begun_;  // the life of each that runs, in the order in which all of them began
-  std::uint64_t peer_numbers_ = 100, lives_ = 0, server_life_ = 0;
+  std::uint64_t peer_numbers_ = 100, lives_ = 0;
 };
 
 }  // namespace bourse::sim

@@ -61,6 +61,7 @@ class Node {
   [[nodiscard]] RaftNode* raft() { return raft_.get(); }  // null: none, or dead
   void stall(bool stalled);                               // as SIGSTOP and SIGCONT: of masters with raft
   [[nodiscard]] bool stalled() const { return stalled_; }
+  [[nodiscard]] Duration lease() const { return options_.raft ? options_.raft->lease : Duration(0); }  // that it starts with
   // A call that does nothing when this life of the node is over.
   [[nodiscard]] std::function<void()> while_alive(std::function<void()> call);
   [[nodiscard]] Duration honest(Duration after) const;  // no earlier by the node's own clock, which may drift

@@ -1,8 +1,12 @@
 #include "common/sim/raft_node.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
+#include <variant>
 
 #include "common/sim/world.h"
+#include "master/raft_wire.h"
 
 namespace bourse::sim {
 
@@ -34,6 +38,43 @@ void PeerNet::block(Ix from, Ix to, bool blocked) {
 
 // --- the node --------------------------------------------------------------------------------------------------------
 
+namespace {
+std::string text_of(const std::string& bytes) {
+  const auto said = decode_raft(bytes);
+  if (!said || std::holds_alternative<RaftPing>(said->body)) return "ping";
+  const auto with = [](const char* name, std::initializer_list<std::pair<const char*, std::uint64_t>> fields) {
+    std::string out = name;
+    for (const auto& [field, value] : fields) out += " " + std::string(field) + "=" + std::to_string(value);
+    return out;
+  };
+  const raft_message& m = std::get<RaftMessage>(said->body).value;
+  switch (m.type) {
+    case RAFT_IO_APPEND_ENTRIES:
+      return with("append", {{"term", m.append_entries.term},
+                             {"after", m.append_entries.prev_log_index},
+                             {"of", m.append_entries.prev_log_term},
+                             {"entries", m.append_entries.n_entries},
+                             {"commit", m.append_entries.leader_commit}});
+    case RAFT_IO_APPEND_ENTRIES_RESULT:
+      return with("appended", {{"term", m.append_entries_result.term},
+                               {"rejected", m.append_entries_result.rejected},
+                               {"last", m.append_entries_result.last_log_index},
+                               {"echo", said->echo}});
+    case RAFT_IO_REQUEST_VOTE:
+      return with(m.request_vote.pre_vote ? "would_vote" : "vote", {{"term", m.request_vote.term},
+                                                                    {"last", m.request_vote.last_log_index},
+                                                                    {"of", m.request_vote.last_log_term},
+                                                                    {"disrupt", m.request_vote.disrupt_leader ? 1 : 0}});
+    case RAFT_IO_REQUEST_VOTE_RESULT:
+      return with("voted", {{"term", m.request_vote_result.term}, {"granted", m.request_vote_result.vote_granted ? 1 : 0}});
+    case RAFT_IO_INSTALL_SNAPSHOT:
+      return with("snapshot", {{"term", m.install_snapshot.term}, {"last", m.install_snapshot.last_index}});
+    default:
+      return with("timeout_now", {{"term", m.timeout_now.term}});
+  }
+}
+}  // namespace
+
 void RaftNode::Machine::apply(std::uint64_t index, const std::vector<std::string>& records) {
   RegistryMachine::apply(index, records);
   if (!failure().empty()) node_.world_.violation(node_.node_.name() + ": entry " + std::to_string(index) + ": " + failure());
@@ -45,8 +86,16 @@ RaftNode::RaftNode(World& world, Node& node, const Raft::Options& options, Rng r
 
 void RaftNode::begin() {
   const Started content = node_.disk().load(Incarnation(0));
-  if (auto begun = raft_->start(content.snapshot, content.records); !begun)
-    world_.violation(node_.name() + " cannot read its log: " + begun.error().text());
+  const auto begun = raft_->start(content.snapshot, content.records);
+  if (begun) return;
+  if (begun.error().code() == Code::kLimit) return die();  // no space
+  world_.violation(node_.name() + " cannot read its log: " + begun.error().text());
+}
+
+// The process ends; whoever watches over it starts it again.
+void RaftNode::die() {
+  world_.queue().after(Duration(0), node_.while_alive([&node = node_] { node.kill(); }));
+  world_.queue().after(seconds(1), [&node = node_] { node.start(); });
 }
 
 void RaftNode::abandon() {
@@ -81,10 +130,12 @@ Time RaftNode::now() { return node_.time(); }
 Result<> RaftNode::write(const std::vector<std::string>& records) { return node_.disk().write(records); }
 Result<> RaftNode::write_through(const std::string& record) { return node_.disk().write_through(record); }
 Result<> RaftNode::compact(const std::string& snapshot) { return node_.disk().compact(snapshot); }
+Result<> RaftNode::sync() { return node_.disk().sync(); }
 
 // The world's queue may outlive this life of the node: the node knows.
 void RaftNode::flush(std::function<void()> done) {
-  node_.disk().flush(node_.while_alive([this, done = std::move(done)] { when_awake(done); }));
+  node_.disk().flush([this, alive = node_.while_alive([this, done = std::move(done)] { when_awake(done); }),
+                      ends = node_.while_alive([this] { die(); })](bool flushed) { flushed ? alive() : ends(); });
 }
 
 void RaftNode::after(Duration delay, std::function<void()> call) {
@@ -96,6 +147,7 @@ void RaftNode::fatal(const std::string& why) { world_.violation(node_.name() + "
 void RaftNode::send(const RaftServer& to, std::string bytes) {
   Node* other = world_.master_named(to.name);
   if (other == nullptr || other == &node_) return;
+  if (world_.options().log_to_stderr) world_.log(node_, "> " + to.name + " " + text_of(bytes));
   world_.peers().send(node_.ix(), other->ix(), std::move(bytes), [other](const std::string& arrived) {
     if (other->raft() != nullptr) other->raft()->deliver(arrived);
   });

@@ -68,6 +68,7 @@ class RaftNode final : public Raft::Ports {
   void flush(std::function<void()> done) override;
   Result<> write_through(const std::string& record) override;
   Result<> compact(const std::string& snapshot) override;
+  Result<> sync() override;
   void fatal(const std::string& why) override;
   void send(const RaftServer& to, std::string bytes) override;
   void after(Duration delay, std::function<void()> call) override;
@@ -85,6 +86,7 @@ class RaftNode final : public Raft::Ports {
     RaftNode& node_;
   };
   void when_awake(std::function<void()> call);
+  void die();
 
   World& world_;
   Node& node_;

@@ -1,5 +1,6 @@
 #include "common/sim/swarm.h"
 
+#include <algorithm>
 #include <set>
 
 namespace bourse::sim {
@@ -44,6 +45,10 @@ std::string_view fault_text(Fault fault) {
       return "master_change";
     case Fault::kMasterNetwork:
       return "master_network";
+    case Fault::kMasterFlush:
+      return "master_flush";
+    case Fault::kMasterLease:
+      return "master_lease";
     case Fault::kCount:
     case Fault::kAll:
       break;
@@ -244,6 +249,15 @@ void Swarm::happen(Fault fault) {
       options.slow_permille = static_cast<std::uint32_t>(masters_.below(500));
       world_.peers().set_options(options);
       world_.queue().after(lasting, [this] { world_.peers().set_options({}); });
+      break;
+    }
+    case Fault::kMasterFlush:
+      pick_master().disk().fail_next_flush();
+      break;
+    case Fault::kMasterLease: {  // reloaded in one of them; back to what it was with its next life
+      Node& node = pick_master();
+      const Duration lease(masters_.between(1'000'000, std::max<std::int64_t>(node.lease().count(), 1'000'000)));
+      if (node.raft() != nullptr && !node.stalled()) node.raft()->raft().set_lease(lease);
       break;
     }
     case Fault::kCount:

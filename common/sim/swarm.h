@@ -33,6 +33,8 @@ enum class Fault : std::uint8_t {
   kMasterStall,
   kMasterChange,
   kMasterNetwork,
+  kMasterFlush,
+  kMasterLease,
   kAll,
 };
 std::string_view fault_text(Fault fault);

@@ -368,6 +368,15 @@ Result<> await_ready(const Cluster& cluster, Started& started, Duration timeout)
       return row.name == cluster.framework && field(row, "state") == "connected";
     });
     if (!connected) missing += (missing.empty() ? "framework " : ", framework ") + cluster.framework;
+    if (cluster.masters.size() > 1) {
+      const auto masters = BOURSE_TRY(client->status("masters"));
+      for (const LocalMaster& each : cluster.masters) {
+        const bool votes = std::any_of(masters.begin(), masters.end(), [&](const auto& row) {
+          return row.name == each.name && (field(row, "state") == "follows" || field(row, "state") == "leads");
+        });
+        if (!votes) missing += (missing.empty() ? "master " : ", master ") + each.name;
+      }
+    }
     if (missing.empty()) return {};
     if (real_time().mono >= end) return Error(Code::kTimeout, "the master still waits for " + missing);
     poll(nullptr, 0, 20);

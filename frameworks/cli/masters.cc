@@ -1,6 +1,9 @@
 // bourse master add, remove, list: who replicates the registry.
 #include <fmt/format.h>
+#include <poll.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +57,24 @@ int list_masters(MasterClient& client, bool json) {
   return 0;
 }
 
+// A leader that is to be taken out hands over first, and one that loses its leadership cannot say what came of the change: both are
+// asked again, or their successor is.
+Result<> change_master(std::unique_ptr<MasterClient>& client, bool add, const std::string& name, const std::string& reason,
+                       const std::vector<std::pair<std::string, std::string>>& parameters) {
+  const Duration end = real_time().mono + kChangeWithin;
+  bool unsure = false;
+  while (true) {
+    const auto done = client->act(add ? "add-master" : "remove-master", name, reason, parameters, kChangeWithin);
+    if (done) return {};
+    const Code code = done.error().code();
+    if (unsure && code == (add ? Code::kExists : Code::kNotFound)) return {};
+    if ((code != Code::kBusy && code != Code::kGone) || real_time().mono >= end) return done.error();
+    unsure = unsure || code == Code::kGone;
+    poll(nullptr, 0, 200);
+    client = BOURSE_TRY(MasterClient::open(std::max<Duration>(end - real_time().mono, seconds(1))));
+  }
+}
+
 }  // namespace
 
 int master_main(int argc, char** argv) {
@@ -76,8 +97,7 @@ int master_main(int argc, char** argv) {
   if (list.chosen()) return list_masters(**client, json);
   std::vector<std::pair<std::string, std::string>> parameters;
   if (add.chosen()) parameters.emplace_back("raft", raft);
-  const auto done =
-      (*client)->act(add.chosen() ? "add-master" : "remove-master", name, reason, std::move(parameters), kChangeWithin);
+  const Result<> done = change_master(*client, add.chosen(), name, reason, parameters);
   if (!done) return complain(std::string(kProgram), done.error(), done.error().code() == Code::kIo ? 3 : 1);
   fmt::print("{} is {}.\n", name, add.chosen() ? "a master" : "no master any more");
   return 0;

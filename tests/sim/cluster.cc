@@ -197,6 +197,10 @@ RunResult run(const RunOptions& options) {
       raft.peers.push_back({raft_id_of(name), name, "tcp://" + name, 0});
     }
     raft.lease = options.lease;
+    if (Rng knobs = Rng(options.seed).fork("raft"); knobs.chance(600)) {
+      raft.snapshot_every = static_cast<std::uint64_t>(knobs.between(3, 40));
+      raft.trailing = static_cast<std::uint64_t>(knobs.between(1, 20));
+    }
     for (const RaftServer& peer : raft.peers) {
       raft.name = peer.name;
       raft.address = peer.address;

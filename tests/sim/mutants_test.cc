@@ -13,6 +13,7 @@ struct Case {
   std::uint32_t ignore_permille = 50;
   bool slow = false;
   std::uint32_t duplicate_permille = 0, ghost_permille = 0;
+  std::uint32_t masters = 1;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.mutant; }
@@ -22,7 +23,7 @@ class Mutant : public ::testing::TestWithParam<Case> {
   void TearDown() override { hooks::set_mutants(""); }
 };
 
-constexpr std::uint64_t kSeeds = 100;
+constexpr std::uint64_t kSeeds = 100, kSeedsOfMasters = 600;
 
 RunOptions options_for(const Case& c, std::uint64_t seed) {
   RunOptions options;
@@ -33,13 +34,16 @@ RunOptions options_for(const Case& c, std::uint64_t seed) {
   options.slow = c.slow;
   options.duplicate_permille = c.duplicate_permille;
   options.ghost_permille = c.ghost_permille;
+  options.masters = c.masters;
+  if (c.masters > 1 && seed % 2 == 0) options.lease = seconds(1);
   options.faults_for = seconds(60);
   return options;
 }
 
 TEST_P(Mutant, IsNoticed) {
   hooks::set_mutants(GetParam().mutant);
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  const std::uint64_t seeds = GetParam().masters > 1 ? kSeedsOfMasters : kSeeds;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     const RunResult result = run(options_for(GetParam(), seed));
     if (result.failure.empty()) continue;
     hooks::set_mutants("");
@@ -49,7 +53,7 @@ TEST_P(Mutant, IsNoticed) {
     std::printf("  %s: seed %llu: %.160s\n", GetParam().mutant, static_cast<unsigned long long>(seed), result.failure.c_str());
     return;
   }
-  ADD_FAILURE() << GetParam().mutant << " was noticed by no checker in " << kSeeds << " seeds";
+  ADD_FAILURE() << GetParam().mutant << " was noticed by no checker in " << seeds << " seeds";
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -65,7 +69,20 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"master.accept_twice", {Fault::kReset}, 50, false, 1000}, Case{"client.no_dedup", {}, 50, false, 1000},
         Case{"agent.reboot_unnoticed", {Fault::kHostReboot}}, Case{"agent.stream_outlives_reboot", {Fault::kHostPower}},
         Case{"client.end_told_twice", {Fault::kKillFramework, Fault::kReset}, 50, true},
-        Case{"master.unreachable_is_terminal", {Fault::kPartition}}),
+        Case{"master.unreachable_is_terminal", {Fault::kPartition}},
+        Case{"raft.no_lease", {Fault::kMasterPartition, Fault::kMasterStall}, 50, false, 0, 0, 3},
+        Case{"raft.no_flush", {Fault::kMasterPower, Fault::kDiskSlow}, 50, false, 0, 0, 3},
+        Case{"raft.vote_not_stored", {Fault::kMasterPower, Fault::kMasterNetwork, Fault::kMasterPartition}, 50, false, 0, 0, 3},
+        Case{"raft.answers_unverified", {Fault::kKillMaster, Fault::kMasterPartition, Fault::kDiskSlow}, 50, false, 0, 0, 3},
+        Case{"raft.votes_at_once", {Fault::kKillMaster, Fault::kMasterPartition}, 50, false, 0, 0, 3},
+        Case{"raft.leads_on_when_it_yields",
+             {Fault::kMasterDiskFull, Fault::kMasterChange, Fault::kMasterPartition},
+             50,
+             false,
+             0,
+             0,
+             3},
+        Case{"raft.starts_unflushed", {Fault::kMasterPower, Fault::kMasterFlush, Fault::kKillMaster}, 50, false, 0, 0, 3}),
     [](const auto& each) {
       std::string name = each.param.mutant;
       for (char& c : name) c = c == '.' ? '_' : c;
