@@ -98,6 +98,16 @@ TEST(Masters, SeedFromTheEnvironment) {
   if (const char* mutants = std::getenv("BOURSE_MUTANT")) hooks::set_mutants(mutants);
   RunOptions options = three(std::strtoull(seed, nullptr, 10));
   options.log = std::getenv("BOURSE_SIM_LOG") != nullptr;
+  // BOURSE_SIM_FAULTS="master_change disk_slow": as in mutants_test.cc.
+  if (const char* names = std::getenv("BOURSE_SIM_FAULTS")) {
+    for (int i = 0; i < static_cast<int>(Fault::kAll); ++i) {
+      const auto fault = static_cast<Fault>(i);
+      if ((" " + std::string(names) + " ").find(" " + std::string(fault_text(fault)) + " ") != std::string::npos)
+        options.only.push_back(fault);
+    }
+    options.faults_for = seconds(60);
+    options.lease = options.seed % 2 == 0 ? seconds(1) : seconds(8);
+  }
   const RunResult result = run(options);
   std::printf("  %s\n  %llu faults, %llu events, %zu leaderships\n", result.kinds.c_str(),
               static_cast<unsigned long long>(result.faults), static_cast<unsigned long long>(result.events), result.leaderships);
