@@ -73,7 +73,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"raft.no_lease", {Fault::kMasterPartition, Fault::kMasterStall}, 50, false, 0, 0, 3},
         Case{"raft.no_flush", {Fault::kMasterPower, Fault::kDiskSlow}, 50, false, 0, 0, 3},
         Case{"raft.vote_not_stored", {Fault::kMasterPower, Fault::kMasterNetwork, Fault::kMasterPartition}, 50, false, 0, 0, 3},
-        Case{"raft.answers_unverified", {Fault::kKillMaster, Fault::kMasterPartition, Fault::kDiskSlow}, 50, false, 0, 0, 3},
         Case{"raft.votes_at_once", {Fault::kKillMaster, Fault::kMasterPartition}, 50, false, 0, 0, 3},
         Case{"raft.leads_on_when_it_yields",
              {Fault::kMasterDiskFull, Fault::kMasterChange, Fault::kMasterPartition},
