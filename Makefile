@@ -46,10 +46,10 @@ say   = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)')
 # --- what Debian has to bring, before anything else: make reads this file again once it has been made ------------------
 PACKAGES  := g++ pkg-config libzmq3-dev cppzmq-dev libflatbuffers-dev flatbuffers-compiler libhwloc-dev libsqlite3-dev \
              libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libssl-dev libvirt-dev \
-             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libmunge-dev libraft-dev libcurl4-openssl-dev
+             opencl-c-headers libibverbs-dev libseccomp-dev libmicrohttpd-dev libarchive-dev libmunge-dev libraft-dev libcurl4-openssl-dev libpq-dev
 PACKAGES_CHECK := libgtest-dev librapidcheck-dev mandoc procps hwloc openmpi-bin libopenmpi-dev python3 gzip \
              libvirt-daemon-system libvirt-daemon-driver-qemu libvirt-clients pocl-opencl-icd oclgrind clinfo \
-             prometheus curl crun umoci munge chromium
+             prometheus curl crun umoci munge chromium postgresql
 PACKAGES_VM    := qemu-system-x86 qemu-utils busybox-static cpio ibverbs-utils iproute2
 PACKAGES_SOAK  := qemu-system-arm
 PACKAGES_LINT  := clang-format clang-tidy mandoc
@@ -117,7 +117,7 @@ BUNDLES := \
   frameworks/api/offer_table+slice_table+status_streams+task_table \
   frameworks/batch/allocations+amount+arrays+batch frameworks/batch/batch_ahead+batch_peers+batch_recovery+batch_steps \
   frameworks/batch/batch_mail+batch_reserved frameworks/batch/batch_run+depend frameworks/batch/mail+mailer+reserved \
-  frameworks/batch/batch_status+batch_submit+batch_tools frameworks/batch/ending+history+store \
+  frameworks/batch/batch_status+batch_submit+batch_tools frameworks/batch/ending+history+store frameworks/batch/claim+pg+sql \
   frameworks/batch/environment+jobs+layout+options frameworks/batch/planner+planner_conservative+planner_easy+profile \
   frameworks/batch/queue+records frameworks/batch/replay+simulated_nodes \
   frameworks/cli/cluster+complain+demo frameworks/cli/doctor+job_tools+key frameworks/cli/job_text+submit_values \

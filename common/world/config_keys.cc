@@ -130,6 +130,12 @@ const std::vector<ConfigKey>& config_keys() {
        "Endpoints on which the batch framework serves submit and queue: unix://PATH for the tools of this host, tcp://HOST:PORT "
        "for "
        "programs elsewhere with an allowed key. Empty means batch.sock in the run directory, where the tools look for it."},
+      {"batch", "store", kText, "",
+       "Where the queue and its history are kept: empty means a file in batch.state, postgresql://... a database that several "
+       "instances share, of which one is active."},
+      {"batch", "takeover", kDuration, "10s",
+       "Time without a sign of the active instance after which a standby that shares its store takes the queue over.", us(1),
+       us(3600)},
       {"batch", "state", kText, "", "Directory of the job queue and accounting database; empty means the usual place."},
       {"batch", "role", kText, "batch", "Role, that is the account, in whose name the batch framework asks for resources."},
       {"batch", "framework", kText, "batch", "Name under which the batch framework registers with the master."},

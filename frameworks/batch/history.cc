@@ -45,7 +45,6 @@ bool on_hosts(const JobInfo& info, const std::vector<std::string>& hosts) {
 
 struct History::Impl {
   Database db;
-  std::string path;
   Reactor* reactor = nullptr;
   std::mutex mutex, reading;
   std::condition_variable work;
@@ -86,12 +85,11 @@ History::~History() {
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
-Result<std::unique_ptr<History>> History::open(const std::string& path, Reactor& reactor) {
+Result<std::unique_ptr<History>> History::open(const std::string& where, Reactor& reactor) {
   std::unique_ptr<History> out(new History());
-  out->impl_->path = path;
   out->impl_->reactor = &reactor;
-  BOURSE_TRY(out->impl_->db.open(path, SQLITE_OPEN_READWRITE));  // read-only use; WAL needs the shared index file writable
-  BOURSE_TRY(out->impl_->db.run("PRAGMA query_only=1"));
+  BOURSE_TRY(out->impl_->db.open(where, SQLITE_OPEN_READWRITE));  // read-only use; WAL needs the shared index file writable
+  if (out->impl_->db.remote() == nullptr) BOURSE_TRY(out->impl_->db.run("PRAGMA query_only=1"));
   out->impl_->thread = quiet_thread([raw = out->impl_.get()] { raw->loop(); });
   return out;
 }
@@ -130,10 +128,10 @@ HistoryReply History::answer(const HistoryRequest& q) {
   std::lock_guard guard(impl_->reading);
   HistoryReply reply;
   const std::size_t limit = q.limit == 0 ? kPageDefault : std::min<std::size_t>(q.limit, kPageMax);
-  std::string sql = "SELECT id, info FROM history WHERE 1";
+  std::string sql = "SELECT id, info FROM history WHERE 1=1";
   std::vector<std::string> words;
   if (!q.filter.jobs.empty()) {
-    sql += " AND (0";
+    sql += " AND (1=0";
     for (const JobSelector& s : q.filter.jobs)
       sql += " OR id=" + std::to_string(s.job.value) + " OR (job=" + std::to_string(s.job.value) + " AND id>" +
              std::to_string(s.job.value) + ")";
@@ -142,7 +140,7 @@ HistoryReply History::answer(const HistoryRequest& q) {
     for (const JobSelector& s : q.filter.jobs) lowest = std::min(lowest, s.job.value);
     sql += " AND id>=" + std::to_string(lowest);
   }
-  add_list(sql, "user", q.filter.users, words), add_list(sql, "name", q.filter.names, words);
+  add_list(sql, "\"user\"", q.filter.users, words), add_list(sql, "name", q.filter.names, words);
   add_list(sql, "partition", q.filter.partitions, words), add_list(sql, "account", q.filter.accounts, words);
   if (!q.filter.states.empty()) {
     sql += " AND state IN (-1";
@@ -158,6 +156,7 @@ HistoryReply History::answer(const HistoryRequest& q) {
   }
   sql += " ORDER BY ended DESC, id DESC LIMIT " + std::to_string(limit);
   Statement select;
+  if (impl_->db.broken()) (void)static_cast<bool>(impl_->db.again());
   if (auto ok = select.prepare(impl_->db, sql.c_str()); !ok) {
     reply.code = ok.error().code(), reply.reason = ok.error().text();
     return reply;
@@ -192,6 +191,7 @@ JobReply History::answer(const JobRequest& request) {
   JobReply reply;
   auto fail = [&](const Error& e) { reply.code = e.code(), reply.reason = e.text(); };
   Statement select;
+  if (impl_->db.broken()) (void)static_cast<bool>(impl_->db.again());
   // An array's tasks have the numbers after its own, so its rows follow each other.
   if (auto ok = select.prepare(impl_->db, "SELECT job, info FROM history WHERE id>=? ORDER BY id"); !ok)
     return fail(ok.error()), reply;

@@ -17,7 +17,7 @@ constexpr std::size_t kHistoryWaitingMax = 1000;  // questions in the queue; mor
 
 class History {
  public:
-  static Result<std::unique_ptr<History>> open(const std::string& path, Reactor& reactor);
+  static Result<std::unique_ptr<History>> open(const std::string& where, Reactor& reactor);  // as Store::open
   ~History();
   void ask(HistoryRequest request, std::function<void(HistoryReply)> done);
   void ask(JobRequest request, std::function<void(JobReply)> done);

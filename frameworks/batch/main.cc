@@ -1,6 +1,9 @@
 // bourse-batch: the reactor, sockets for the tools, the session with the master, the store, and the batch actor between them.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <memory>
@@ -18,10 +21,12 @@
 #include "common/world/spawn.h"
 #include "common/world/trace_export.h"
 #include "frameworks/batch/batch.h"
+#include "frameworks/batch/claim.h"
 #include "frameworks/batch/history.h"
 #include "frameworks/batch/mailer.h"
 #include "frameworks/batch/options.h"
 #include "frameworks/batch/peek.h"
+#include "frameworks/batch/pg.h"
 #include "frameworks/batch/proof.h"
 #include "frameworks/batch/session_bridge.h"
 #include "frameworks/batch/store.h"
@@ -130,16 +135,86 @@ void reload(World& w, Program& program) {
   program.take(*std::move(next));
 }
 
+// Waits until the store that several share is ours; null: a signal ended that. See "Standbys".
+Result<std::unique_ptr<Claim>> stand_by(World& w, const Program& program, const std::string& store, const std::string& state,
+                                        bool& announced) {
+  const Duration takeover = program.config().duration("batch", "takeover");
+  char host[HOST_NAME_MAX + 1] = "";
+  gethostname(host, sizeof host - 1);
+  std::unique_ptr<Claim> claim;
+  bool told = false;
+  while (true) {
+    Result<bool> taken = false;
+    if (!claim) {
+      auto opened = Claim::open(store, std::string(host) + ":" + state, takeover);
+      if (opened)
+        claim = *std::move(opened);
+      else if (opened.error().code() == Code::kUnsupported)
+        return std::move(opened).error();
+      else
+        taken = std::move(opened).error();
+    }
+    if (claim) taken = claim->try_take();
+    if (taken && *taken) return claim;
+    if (!taken && !told)
+      log_event(LogLevel::kWarn, "store_out_of_reach", {{"reason", taken.error().text()}, {"what", "it is tried again"}});
+    told = !taken;
+    if (claim && taken && !announced) {
+      announced = true;
+      log_event(LogLevel::kInfo, "standby", {{"what", "another bourse-batch is active"}, {"takeover", format_duration(takeover)}});
+      program.ready();
+    }
+    const Duration until = real_time().mono + std::min<Duration>(takeover / 5, seconds(1));
+    while (real_time().mono < until)
+      if (!w.reactor.turn(until - real_time().mono)) return std::unique_ptr<Claim>();
+  }
+}
+
+// So that no two lives of this place are alive at once: its claim goes from one to the next without waiting.
+Result<int> lock_state(const std::string& state) {
+  BOURSE_TRY(make_directories(state, 0700));
+  const int lock = ::open((state + "/active.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) return errno_error("open " + state + "/active.lock");
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock);
+    return Error(Code::kBusy, state + " is in use by another bourse-batch");
+  }
+  return lock;  // until this process ends
+}
+
 Result<> run(Program& program) {
   const Config& config = program.config();
   const std::string state = program.state_directory();
 
   World w;
   std::vector<std::string> records;
-  w.store = BOURSE_TRY(Store::open(state + "/queue.db", records));
+  std::string where = config.text("batch", "store"), lost;
+  const bool shared = is_postgresql(where);
+  bool announced = false;
+  std::unique_ptr<Claim> claim;
+  if (shared) {
+    BOURSE_TRY(lock_state(state));
+    Program::end_on_signals(w.reactor);
+    claim = BOURSE_TRY(stand_by(w, program, where, state, announced));
+    if (!claim) return {};
+  } else if (where.empty()) {
+    where = state + "/queue.db";
+  } else {
+    return Error(Code::kInvalid, "batch.store: it is empty, or a database: postgresql://HOST/NAME");
+  }
+  w.store = BOURSE_TRY(Store::open(where, records, claim ? claim->token() : 0));
   w.store->keep_history(config.duration("batch", "history_keep"));
-  w.history = BOURSE_TRY(History::open(state + "/queue.db", w.reactor));
-  const Incarnation incarnation = BOURSE_TRY(next_incarnation(state));
+  w.history = BOURSE_TRY(History::open(where, w.reactor));
+  if (claim) {
+    const auto end = [&w, &lost](std::string reason) {
+      lost = std::move(reason);
+      w.reactor.stop();
+    };
+    w.store->on_lost(w.reactor, end);
+    claim->keep(w.reactor, end);
+    log_event(LogLevel::kInfo, "active", {{"token", std::to_string(claim->token())}, {"records", std::to_string(records.size())}});
+  }
+  const Incarnation incarnation = claim ? claim->incarnation() : BOURSE_TRY(next_incarnation(state));
   BatchOptions options = options_of(config);
   options.step_agent = step_agent();
   if (config.flag("batch", "slurm_commands")) options.slurm_commands = slurm_commands();
@@ -198,10 +273,14 @@ Result<> run(Program& program) {
   for (const std::string& endpoint : endpoints)
     BOURSE_TRY(w.tools.open(endpoint, program.keys_directory(config), bridge.framework));
 
-  Program::end_on_signals(w.reactor);
+  if (!shared) Program::end_on_signals(w.reactor);
   w.reactor.on_signal(SIGHUP, [&w, &program] { reload(w, program); });
-  program.ready();
+  if (!announced) program.ready();
   w.reactor.run();
+  if (!claim) return {};
+  if (!lost.empty()) return Error(Code::kGone, lost + "; this one ends, and is to be started again as a standby");
+  w.store.reset();  // what is queued is written before another goes on
+  claim->give_up();
   return {};
 }
 

@@ -81,6 +81,11 @@ struct Store::Impl {
 
   std::string path;
   int lock = -1;
+  std::uint64_t token = 0;  // of a store that several share
+  bool committing = false;  // and the answer has not come
+  std::string fatal;        // why nothing more is written
+  Reactor* lost_on = nullptr;
+  std::function<void(std::string)> lost;
   Database db;
   Statement put_blob, put_live, set_change, put_attempt, put_hint, drop_tasks, put_history, get_live, drop_live, set_next,
       put_learnt;
@@ -92,7 +97,7 @@ struct Store::Impl {
   std::vector<std::pair<std::string, int>> use_changes;     // of the transaction at hand
   std::map<std::string, Duration> unused_since;             // by digest; mono
   std::string swept;                                        // blobs up to this one have been looked at in this round
-  Statement old_jobs, some_blobs, blob_used, drop_blob;
+  Statement old_jobs, some_blobs, blob_used, drop_blob, fence;
 
   std::mutex mutex;
   std::condition_variable work;
@@ -102,14 +107,27 @@ struct Store::Impl {
   std::atomic<std::uint64_t> commits{0}, written{0};
 
   Result<> prepare() {
-    BOURSE_TRY(put_blob.prepare(db, "INSERT OR IGNORE INTO blob VALUES(?,?)"));
-    BOURSE_TRY(put_live.prepare(db, "INSERT OR REPLACE INTO live VALUES(?,?,NULL)"));
+    const auto in = [this](const char* sqlite, const char* postgresql) { return db.remote() != nullptr ? postgresql : sqlite; };
+    BOURSE_TRY(
+        put_blob.prepare(db, in("INSERT OR IGNORE INTO blob VALUES(?,?)", "INSERT INTO blob VALUES(?,?) ON CONFLICT DO NOTHING")));
+    BOURSE_TRY(put_live.prepare(db, in("INSERT OR REPLACE INTO live VALUES(?,?,NULL)",
+                                       "INSERT INTO live VALUES(?,?,NULL) ON CONFLICT(id) DO UPDATE SET record=excluded.record,"
+                                       " change=NULL")));
+    if (db.remote() != nullptr)
+      BOURSE_TRY(fence.prepare(db, hooks::mutant("store.no_fence")
+                                       ? "SELECT value FROM meta WHERE name='token' AND ?>0 FOR SHARE"
+                                       : "SELECT value FROM meta WHERE name='token' AND value=? FOR SHARE"));
     BOURSE_TRY(set_change.prepare(db, "UPDATE live SET change=? WHERE id=?"));
     BOURSE_TRY(put_attempt.prepare(
         db, "INSERT INTO task VALUES(?,?,NULL) ON CONFLICT(number) DO UPDATE SET attempt=excluded.attempt, hint=NULL"));
     BOURSE_TRY(put_hint.prepare(db, "INSERT INTO task VALUES(?,NULL,?) ON CONFLICT(number) DO UPDATE SET hint=excluded.hint"));
     BOURSE_TRY(drop_tasks.prepare(db, "DELETE FROM task WHERE number BETWEEN ? AND ?"));
-    BOURSE_TRY(put_history.prepare(db, "INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    BOURSE_TRY(put_history.prepare(
+        db, in("INSERT OR REPLACE INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+               "INSERT INTO history VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET job=excluded.job,"
+               " first=excluded.first, last=excluded.last, state=excluded.state, uid=excluded.uid, \"user\"=excluded.\"user\","
+               " name=excluded.name, partition=excluded.partition, account=excluded.account, started=excluded.started,"
+               " ended=excluded.ended, key=excluded.key, script=excluded.script, info=excluded.info")));
     BOURSE_TRY(get_live.prepare(db, "SELECT record FROM live WHERE id=?"));
     BOURSE_TRY(drop_live.prepare(db, "DELETE FROM live WHERE id=?"));
     // A live array's ended tasks stay: without their rows a restart would run them again.
@@ -121,7 +139,9 @@ struct Store::Impl {
     BOURSE_TRY(some_blobs.prepare(db, "SELECT digest FROM blob WHERE digest>? ORDER BY digest LIMIT ?"));
     BOURSE_TRY(blob_used.prepare(db, "SELECT 1 FROM history WHERE script=? LIMIT 1"));
     BOURSE_TRY(drop_blob.prepare(db, "DELETE FROM blob WHERE digest=?"));
-    BOURSE_TRY(put_learnt.prepare(db, "INSERT OR REPLACE INTO learnt VALUES(?,?)"));
+    BOURSE_TRY(
+        put_learnt.prepare(db, in("INSERT OR REPLACE INTO learnt VALUES(?,?)",
+                                  "INSERT INTO learnt VALUES(?,?) ON CONFLICT(policy) DO UPDATE SET record=excluded.record")));
     return set_next.prepare(db, "UPDATE meta SET value=? WHERE name='next'");
   }
 
@@ -187,20 +207,41 @@ struct Store::Impl {
     return {};
   }
 
+  Result<> begin() {
+    if (db.remote() == nullptr) return db.run("BEGIN IMMEDIATE");
+    if (db.broken()) BOURSE_TRY(db.again());
+    BOURSE_TRY(db.run("BEGIN"));
+    fence.bind(token);
+    const bool ours = fence.step();
+    if (fence.failed()) {
+      Error error = fence.error("look at the claim");
+      fence.reset();
+      return error;
+    }
+    fence.reset();
+    if (ours) return {};
+    fatal = "another bourse-batch has taken the queue over";
+    return Error(Code::kGone, fatal);
+  }
+
   Result<> commit(const std::vector<Group>& groups) {
     const std::uint64_t before = next;
     use_changes.clear();
     auto body = [&]() -> Result<> {
-      BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
+      committing = false;
+      BOURSE_TRY(begin());
       for (const Group& group : groups)
         for (const std::string& record : group.records) BOURSE_TRY(apply(record));
       // What is live and what ended imply the next number; writing it down each time would cost a page a commit.
       if (next / kNumbersNoted != before / kNumbersNoted) BOURSE_TRY(set_next.bind(next).run());
       hooks::crash_point("store.before_commit");
+      committing = true;
       return db.run("COMMIT");
     };
     Result<> done = body();
     if (!done) {
+      if (committing && db.remote() != nullptr)
+        fatal = "the database did not say whether it has carried out the last commit (" + done.error().text() + ")";
       // After some errors SQLite has rolled back by itself; a second rollback is then refused, which is fine.
       (void)static_cast<bool>(db.run("ROLLBACK"));
       next = before;
@@ -229,10 +270,10 @@ struct Store::Impl {
     std::string last = swept;
     std::size_t seen = 0;
     auto body = [&]() -> Result<> {
-      BOURSE_TRY(db.run("BEGIN IMMEDIATE"));
+      BOURSE_TRY(begin());
       if (const Duration kept{keep.load()}; kept != kNoLimit && kept < now.wall) {
         BOURSE_TRY(old_jobs.bind(static_cast<std::int64_t>((now.wall - kept).count())).bind(kPruneRows).run());
-        out.jobs = static_cast<std::uint64_t>(sqlite3_changes(db.get()));
+        out.jobs = old_jobs.changes();
         // Numbers are never used again: the rows that implied how far they had come are gone.
         if (out.jobs > 0 && !hooks::mutant("store.prune_forgets_numbers")) BOURSE_TRY(set_next.bind(next).run());
       }
@@ -305,6 +346,10 @@ struct Store::Impl {
       }
       lock_queue.unlock();
       const Result<> result = commit(groups);
+      if (!fatal.empty() && lost) {
+        lost_on->wake([tell = lost, reason = fatal] { tell(reason); });
+        return;
+      }
       Reactor* reactor = nullptr;
       std::vector<LogFile::Done> tell;
       for (Group& group : groups)
@@ -411,25 +456,37 @@ struct Store::Impl {
 
 Store::Store() : impl_(std::make_unique<Impl>()) {}
 
-Result<std::unique_ptr<Store>> Store::open(const std::string& path, std::vector<std::string>& records) {
-  BOURSE_TRY(make_directories(directory_of(path), 0700));
+Result<std::unique_ptr<Store>> Store::open(const std::string& where, std::vector<std::string>& records, std::uint64_t token) {
   std::unique_ptr<Store> store(new Store());
   Impl& impl = *store->impl_;
-  impl.path = path;
-  impl.lock = ::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (impl.lock < 0) return errno_error("open " + path + ".lock");
-  if (::flock(impl.lock, LOCK_EX | LOCK_NB) != 0) return Error(Code::kBusy, path + " is in use by another bourse-batch");
-  BOURSE_TRY(impl.db.open(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
-  BOURSE_TRY(impl.db.run("PRAGMA journal_mode=WAL"));
-  BOURSE_TRY(impl.db.run("PRAGMA synchronous=FULL"));
-  BOURSE_TRY(impl.db.run("PRAGMA cache_size=-16384"));
-  BOURSE_TRY(impl.db.run(kCheckpointPages));
-  BOURSE_TRY(impl.db.run(kMetaSchema));
-  BOURSE_TRY(impl.check_schema());
-  BOURSE_TRY(impl.db.run(kSchema));
-  BOURSE_TRY(impl.prepare());
-  BOURSE_TRY(impl.load(records));
-  reserve_log(path + "-wal");
+  impl.token = token;
+  if (is_postgresql(where)) {
+    impl.path = "the database";  // its URI may have a password in it
+    BOURSE_TRY(impl.db.open(where, 0));
+    BOURSE_TRY(make_schema(impl.db));
+    BOURSE_TRY(impl.check_schema());
+    BOURSE_TRY(impl.prepare());
+    BOURSE_TRY(impl.begin());  // nobody writes while we read, and it is still ours
+    BOURSE_TRY(impl.load(records));
+    BOURSE_TRY(impl.db.run("COMMIT"));
+  } else {
+    BOURSE_TRY(make_directories(directory_of(where), 0700));
+    impl.path = where;
+    impl.lock = ::open((where + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (impl.lock < 0) return errno_error("open " + where + ".lock");
+    if (::flock(impl.lock, LOCK_EX | LOCK_NB) != 0) return Error(Code::kBusy, where + " is in use by another bourse-batch");
+    BOURSE_TRY(impl.db.open(where, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE));
+    BOURSE_TRY(impl.db.run("PRAGMA journal_mode=WAL"));
+    BOURSE_TRY(impl.db.run("PRAGMA synchronous=FULL"));
+    BOURSE_TRY(impl.db.run("PRAGMA cache_size=-16384"));
+    BOURSE_TRY(impl.db.run(kCheckpointPages));
+    BOURSE_TRY(impl.db.run(kMetaSchema));
+    BOURSE_TRY(impl.check_schema());
+    BOURSE_TRY(impl.db.run(kSchema));
+    BOURSE_TRY(impl.prepare());
+    BOURSE_TRY(impl.load(records));
+    reserve_log(where + "-wal");
+  }
   impl.writer = quiet_thread([raw = &impl] { raw->loop(); });
   return store;
 }
@@ -468,6 +525,11 @@ Result<> Store::append_now(const std::vector<std::string>& records) {
   std::vector<Impl::Group> groups(1);
   groups.front().records = records;
   return impl_->commit(groups);
+}
+
+void Store::on_lost(Reactor& reactor, std::function<void(std::string)> lost) {
+  impl_->lost_on = &reactor;
+  impl_->lost = std::move(lost);
 }
 
 void Store::keep_history(Duration keep) { impl_->keep = keep.count(); }

@@ -1,4 +1,8 @@
-// Batch's records on disk: SQLite (WAL, synchronous=FULL) behind one writer thread with group commit. See "Batch store".
+// Batch's records on disk: SQLite (WAL, synchronous=FULL), or PostgreSQL, behind one writer thread with group commit. See "Batch store".
+//
+// In PostgreSQL several instances share them, and one is active: every transaction looks whether `token` is still the highest (claim.h),
+// and nothing is written by who has a lower one. Where that is so, or where nobody knows whether the last commit was carried out, nothing
+// more is written nor told, and on_lost() hears of it: another life, here or elsewhere, begins with what is there.
 //
 // Owned by main, used on the reactor's thread; all SQL runs on the writer's. What arrives while a commit runs goes into the next
 // one together. A record is kept by what it is about (a job, a task, a blob), so the file holds the present and the history, and a
@@ -30,7 +34,8 @@ constexpr std::size_t kGroupRecordsMax = 20'000;     // records in one commit
 class Store {
  public:
   // Makes the file (and its directory, 0700) where absent. `records`: as Started wants them. kBusy: another process has it.
-  static Result<std::unique_ptr<Store>> open(const std::string& path, std::vector<std::string>& records);
+  // `where`: a file, or postgresql://..., of which `token` was taken.
+  static Result<std::unique_ptr<Store>> open(const std::string& where, std::vector<std::string>& records, std::uint64_t token = 0);
   ~Store();  // writes what is queued
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -39,7 +44,9 @@ class Store {
   void append(Reactor& reactor, std::vector<Append> appends, LogFile::Done done);
   Result<> append_now(const std::vector<std::string>& records);  // blocking; for tests and tools
 
-  void keep_history(Duration keep);  // any thread; kNoLimit, as at first: for good
+  void on_lost(Reactor& reactor,
+               std::function<void(std::string reason)> lost);  // called once, on the reactor's thread; before append()
+  void keep_history(Duration keep);                            // any thread; kNoLimit, as at first: for good
   struct Pruned {
     std::uint64_t jobs = 0, blobs = 0;
     bool more = false;  // the round is not at its end
