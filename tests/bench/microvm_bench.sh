@@ -11,7 +11,7 @@ trap 'libvirtd_stop "$tmp/libvirtd" 2>/dev/null; rm -rf "$tmp"' EXIT
 guests_prepare || { echo "microvm: $GUESTS_WHY"; exit 0; }
 libvirtd_start "$tmp/libvirtd" || { echo "microvm: $LIBVIRTD_WHY"; exit 0; }
 guests_initramfs /bin/busybox "$tmp/initrd"
-: "${COLD:=5}" "${WARM:=20}"
+: "${COLD:=5}" "${WARM:=10}"
 vm() { "$BOURSE_BIN/bourse-microvm" --scratch "$1" --uri "$LIBVIRTD_URI" --kernel "$GUESTS_KERNEL" --initrd "$tmp/initrd" "${@:2}"; }
 first_byte() { # ARGUMENTS...: ms until the program has written
   local begun
@@ -34,12 +34,13 @@ for _ in $(seq "$WARM"); do
   rm -rf "$tmp/scratch" "$tmp/warm" "$tmp/hold" "$tmp/ready" && mkdir -m 711 "$tmp/scratch" "$tmp/warm" && mkfifo "$tmp/hold"
   exec 9<>"$tmp/hold"
   vm "$tmp/warm" --park "$tmp/warm/socket" --mem $((512 << 20)) --cpus "$(nproc)" <"$tmp/hold" >"$tmp/ready" 2>>"$tmp/err" 9<&- &
-  until grep -qs ready "$tmp/ready" || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
+  holder=$!
+  until grep -qs ready "$tmp/ready" || ! kill -0 $holder 2>/dev/null; do sleep 0.1; done
   grep -qs ready "$tmp/ready" || { echo "microvm: no guest waits: $(tail -3 "$tmp/err")"; exit 1; }
   awk '/^Private/ { kib += $2 } END { print kib }' "/proc/$(awk '{ print $2 }' "$tmp/ready")/smaps_rollup" >>"$tmp/boot"
   first_byte --warm "$tmp/warm/socket"
   exec 9<&-
-  wait
+  wait $holder
 done
 warm=$(sort -n "$tmp/ms" | sed -n "$(((WARM + 1) / 2))p")
 told warm
