@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <sstream>
 
 #include "cluster.h"
 #include "common/core/hooks.h"
@@ -98,13 +99,12 @@ TEST(Masters, SeedFromTheEnvironment) {
   if (const char* mutants = std::getenv("BOURSE_MUTANT")) hooks::set_mutants(mutants);
   RunOptions options = three(std::strtoull(seed, nullptr, 10));
   options.log = std::getenv("BOURSE_SIM_LOG") != nullptr;
-  // BOURSE_SIM_FAULTS="master_change disk_slow": as in mutants_test.cc.
+  // BOURSE_SIM_FAULTS="master_change disk_slow": as in mutants_test.cc, in that order.
   if (const char* names = std::getenv("BOURSE_SIM_FAULTS")) {
-    for (int i = 0; i < static_cast<int>(Fault::kAll); ++i) {
-      const auto fault = static_cast<Fault>(i);
-      if ((" " + std::string(names) + " ").find(" " + std::string(fault_text(fault)) + " ") != std::string::npos)
-        options.only.push_back(fault);
-    }
+    std::istringstream words(names);
+    for (std::string word; words >> word;)
+      for (int i = 0; i < static_cast<int>(Fault::kAll); ++i)
+        if (word == fault_text(static_cast<Fault>(i))) options.only.push_back(static_cast<Fault>(i));
     options.faults_for = seconds(60);
     options.lease = options.seed % 2 == 0 ? seconds(1) : seconds(8);
   }
