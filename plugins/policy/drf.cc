@@ -5,7 +5,8 @@
 // lowest first; then lower `order`, the name, the handle. Equal shares of accounts: the name that sorts first, then the lower
 // handle. With ties=grants, whoever got fewer grants goes before that, as in Mesos's sorter; a grant is a growth of what it holds.
 // With ties=job, equal shares of accounts do not go by account: their claimants go by the rules within one, so that of users who hold
-// nothing the job that came first is first; and from the first that is passed by, a walk goes on as the order stood then.
+// nothing the job that came first is first; and from the first that is passed by, a walk goes on as the order stood then. That is the
+// rule for jobs, ties=name the one for frameworks.
 // Shares are exact (share.h), against a total that may lag behind the true one by 1/32.
 //
 // This is the "skip" variant: who does not fit is passed by. So that large asks do not starve, who is first and was passed by for
@@ -42,7 +43,8 @@ class Drf final : public Base {
   using Base::Base;
 
   void configure(Params& params) override {
-    const std::string ties = params.choice("ties", "name", {"name", "grants", "job"});
+    const bool frameworks = host()->name != nullptr && host()->name == std::string_view("bourse-master");
+    const std::string ties = params.choice("ties", frameworks ? "name" : "job", {"name", "grants", "job"});
     by_grants_ = ties == "grants", by_job_ = ties == "job";
     reserve_ = reserve_of(params);
   }

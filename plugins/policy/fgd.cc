@@ -13,7 +13,9 @@
 // GPUs, NPUs (compute and control apart), FPGA regions and virtual functions are all counters to it.
 // While nothing is known of what usually comes, it is binpack with rule=best. What was counted goes over a reload and a restart.
 //
-// Parameters: window=24h, cover=0.95, steps=100. O(candidates x devices x classes).
+// Parameters: window=24h, cover=0.95, steps=100, mem=false (true: classes are told apart by their memory, too). O(candidates), and
+// O(devices x classes) for each agent that has changed since the same was asked for last.
+#include <array>
 #include <deque>
 #include <map>
 
@@ -27,6 +29,8 @@ namespace {
 
 constexpr std::size_t kArrivalsMax = 200'000;  // remembered
 constexpr std::size_t kClassesMax = 256;       // that count
+constexpr std::size_t kAsksMax = 64;           // whose scores are kept, 16 bytes an agent
+constexpr std::size_t kWishesMax = 64;         // of devices, in one ask
 constexpr std::int64_t kDevice = 1000;
 
 struct Class {
@@ -51,20 +55,21 @@ class Fgd final : public Base {
     window_ = params.duration("window", std::chrono::hours(24)).count();
     cover_ = params.milli("cover", 950, 1, 1000);
     steps_ = static_cast<double>(params.integer("steps", 100, 0, 1'000'000));
+    mem_ = params.flag("mem", false);
   }
 
   void agent_changed(std::uint32_t h) override {
     spec_.see(book.agents()[h].total);
-    if (h >= before_.size()) before_.resize(std::size_t{h} + 1, -1);
-    before_[h] = -1;
+    if (h >= changes_of_.size()) changes_of_.resize(std::size_t{h} + 1, 0);
+    ++changes_of_[h];
   }
 
   // A claimant that is new, or asks for something else than before, or begins with another job, is an arrival.
   void claimant_told(std::uint32_t h) override {
     const Claimant& c = book.of(h);
-    if (c.units == 0) return;
+    if (c.units == 0 || c.devices.size() > kWishesMax) return;
     if (h >= seen_.size()) seen_.resize(std::size_t{h} + 1);
-    const Class asked{c.ask, c.devices};
+    const Class asked{counted(c.ask), c.devices};
     const std::string key = asked.key();
     std::string mark = key + "@" + std::to_string(c.order);
     if (seen_[h] == mark) return;
@@ -77,17 +82,21 @@ class Fgd final : public Base {
 
   void score(const Placement& what, const std::uint32_t* agents, std::uint32_t count, bourse_score* scores) override {
     settle_classes();
+    std::vector<Known>* const known = usual_.empty() ? nullptr : &known_of(what);
+    const std::vector<std::uint64_t> kinds = kinds_of(what.devices);
     for (std::uint32_t i = 0; i < count; ++i) {
       const Agent& agent = book.agents()[agents[i]];
-      if (usual_.empty()) {
+      if (known == nullptr) {
         scores[i].score = in_steps(best_fit(what.ask, agent.free, spec_, {}), steps_);
         continue;
       }
-      double& before = before_[agents[i]];
-      if (before < 0) before = fragmentation(agent.free, agent.devices);
-      const Best best = best_of(what, agent, before);
-      scores[i].score = in_steps(1 / (1 + fmath::exp(-best.gain / 1000)), steps_);
-      scores[i].device = best.device;
+      Known& it = (*known)[agents[i]];
+      if (it.change != changes_of_[agents[i]]) {
+        const Best best = best_of(what, kinds, agent);
+        it = {changes_of_[agents[i]], best.device, in_steps(1 / (1 + fmath::exp(-best.gain / 1000)), steps_)};
+      }
+      scores[i].score = it.score;
+      scores[i].device = it.device;
     }
   }
 
@@ -149,11 +158,26 @@ class Fgd final : public Base {
   struct Usual {
     Class asked;
     double share = 0;
+    std::vector<std::uint64_t> kinds;  // of its devices
   };
   struct Best {
     double gain = 0;
     std::uint32_t device = kNone;
   };
+  struct Known {  // the score of an ask on an agent as it was after so many changes
+    std::uint32_t change = 0, device = kNone;
+    double score = 0;
+  };
+
+  // What was found out about this ask, by agent: only agents that have changed since are looked at again.
+  std::vector<Known>& known_of(const Placement& what) {
+    std::string key = Class{counted(what.ask), what.devices}.key();
+    const auto found = known_.find(key);
+    if (found == known_.end() && known_.size() >= kAsksMax) known_.clear();
+    std::vector<Known>& known = found != known_.end() ? found->second : known_[std::move(key)];
+    if (known.size() < changes_of_.size()) known.resize(changes_of_.size());
+    return known;
+  }
 
   void arrived(const std::string& key, const Class& asked, std::int64_t when) {
     Count& c = counts_[key];
@@ -182,89 +206,123 @@ class Fgd final : public Base {
     for (const auto* entry : order) {
       if (covered * 1000 >= all * static_cast<std::uint64_t>(cover_) || usual_.size() >= kClassesMax) break;
       covered += entry->second.count;
-      usual_.push_back({entry->second.asked, static_cast<double>(entry->second.count)});
+      const Class& asked = entry->second.asked;
+      usual_.push_back({asked, static_cast<double>(entry->second.count), kinds_of(asked.devices)});
     }
     for (Usual& u : usual_) u.share /= static_cast<double>(covered);
-    std::fill(before_.begin(), before_.end(), -1);
+    known_.clear();
   }
 
-  // Thousandths of the device that nobody has, by its fullest counter.
-  static std::int64_t idle(const Device& d) {
-    if (d.total.empty()) return d.whole ? kDevice : 0;
-    std::int64_t least = kDevice;
-    for (std::size_t c = 0; c < d.total.size(); ++c)
-      if (d.total[c] > 0) least = std::min(least, d.free[c] * kDevice / d.total[c]);
-    return least;
+  // What makes classes: memory is looked at when something is placed, but does not tell asks apart, as in the paper; unless it is to.
+  [[nodiscard]] Vector counted(Vector ask) const {
+    if (!mem_ && ask.size() > BOURSE_KIND_MEM) ask[BOURSE_KIND_MEM] = 0;
+    return ask;
   }
-  static bool could(const DeviceWish& wish, const Device& d) {
-    if (wish.whole) return d.whole;
-    bool any = false;
-    for (std::size_t c = 0; c < wish.least.size(); ++c) {
-      if (wish.least[c] > at(d.free, c)) return false;
-      any = any || wish.least[c] > 0;
+
+  // A device in as few bytes as the loops below need.
+  struct Slot {
+    const Device* device = nullptr;
+    std::uint64_t kind = 0;  // its bit, as in Wish.kinds
+    bool whole = true;
+    std::int64_t idle = 0;  // thousandths that nobody has, by its fullest counter
+    std::array<std::int64_t, BOURSE_COUNTERS_MAX> free{};
+    void settle() {
+      const Vector& total = device->total;
+      idle = total.empty() && !whole ? 0 : kDevice;
+      for (std::size_t c = 0; c < total.size(); ++c)
+        if (total[c] > 0) idle = std::min(idle, free[c] * kDevice / total[c]);
     }
-    return any ? true : idle(d) > 0;
-  }
-
-  [[nodiscard]] bool runs(const Class& k, const Vector& free, const std::vector<Device>& devices) const {
-    for (std::size_t r = 0; r < 2; ++r)
-      if (at(k.ask, r) > at(free, r)) return false;
-    for (const DeviceWish& wish : k.devices) {
-      std::uint32_t have = 0;
-      for (const Device& d : devices)
-        if (book.means(wish.kind, d.kind) && could(wish, d)) ++have;
-      if (have < wish.count) return false;
+    void take(const DeviceWish& wish) {
+      whole = false;
+      for (std::size_t c = 0; c < device->free.size(); ++c) free[c] -= wish.whole ? free[c] : std::min(free[c], at(wish.least, c));
+      settle();
     }
-    return true;
+    [[nodiscard]] bool could(const DeviceWish& wish) const {
+      if (wish.whole) return whole;
+      bool any = false;
+      for (std::size_t c = 0; c < wish.least.size(); ++c) {
+        if (wish.least[c] > free[c]) return false;
+        any = any || wish.least[c] > 0;
+      }
+      return any || idle > 0;
+    }
+  };
+  void open(const Agent& agent) {
+    slots_.clear();
+    for (const Device& d : agent.devices) {
+      Slot& slot = slots_.emplace_back();
+      slot.device = &d, slot.kind = std::uint64_t{1} << d.kind, slot.whole = d.whole;
+      for (std::size_t c = 0; c < d.free.size(); ++c) slot.free[c] = d.free[c];
+      slot.settle();
+    }
   }
 
-  [[nodiscard]] double fragmentation(const Vector& free, const std::vector<Device>& devices) const {
-    if (devices.empty()) return 0;
+  // The kinds that a wish means, a bit each.
+  [[nodiscard]] std::vector<std::uint64_t> kinds_of(const std::vector<DeviceWish>& wishes) const {
+    std::vector<std::uint64_t> out;
+    for (const DeviceWish& wish : wishes) {
+      std::uint64_t& bits = out.emplace_back(0);
+      for (std::uint32_t kind = 0; kind < book.all_kinds().size(); ++kind)
+        if (book.means(wish.kind, kind)) bits |= std::uint64_t{1} << kind;
+    }
+    return out;
+  }
+
+  // With the slots as they stand and `free` beside them. In thousandths of a device.
+  [[nodiscard]] double fragmentation(const Vector& free) const {
+    if (slots_.empty()) return 0;
+    std::int64_t all = 0;
+    for (const Slot& slot : slots_) all += slot.idle;
     double sum = 0;
     for (const Usual& u : usual_) {
-      const bool can = !u.asked.devices.empty() && runs(u.asked, free, devices);
-      std::int64_t lost = 0;
-      for (const Device& d : devices) {
-        bool usable = false;
-        for (const DeviceWish& wish : u.asked.devices) usable = usable || (can && book.means(wish.kind, d.kind) && could(wish, d));
-        if (!usable) lost += idle(d);
+      const std::vector<DeviceWish>& wishes = u.asked.devices;
+      std::int64_t usable = 0;  // idle on devices that the class can use; none where all that it needs is not there
+      bool can = !wishes.empty() && at(u.asked.ask, 0) <= at(free, 0) && at(u.asked.ask, 1) <= at(free, 1);
+      std::uint32_t have[kWishesMax] = {};
+      if (can) {
+        for (const Slot& slot : slots_) {
+          bool counts = false;
+          for (std::size_t w = 0; w < wishes.size(); ++w) {
+            if ((u.kinds[w] & slot.kind) == 0 || !slot.could(wishes[w])) continue;
+            ++have[w], counts = true;
+          }
+          if (counts) usable += slot.idle;
+        }
+        for (std::size_t w = 0; w < wishes.size(); ++w) can = can && have[w] >= wishes[w].count;
       }
-      sum += u.share * static_cast<double>(lost);
+      sum += u.share * static_cast<double>(can ? all - usable : all);
     }
     return sum;
   }
 
-  static void take_part(Device& d, const DeviceWish& wish) {
-    d.whole = false;
-    for (std::size_t c = 0; c < d.free.size(); ++c) d.free[c] -= wish.whole ? d.free[c] : std::min(d.free[c], at(wish.least, c));
-  }
-
-  // Takes what the wishes from the second on, or all, would take: lowest devices first.
-  void take_rest(const std::vector<DeviceWish>& wishes, std::size_t from, std::vector<Device>& devices) const {
+  // Takes what the wishes from this one on would take: lowest devices first.
+  void take_rest(const std::vector<DeviceWish>& wishes, const std::vector<std::uint64_t>& kinds, std::size_t from) {
     for (std::size_t w = from; w < wishes.size(); ++w) {
       std::uint32_t left = wishes[w].count;
-      for (Device& d : devices) {
+      for (Slot& slot : slots_) {
         if (left == 0) break;
-        if (!book.means(wishes[w].kind, d.kind) || !could(wishes[w], d)) continue;
-        take_part(d, wishes[w]);
+        if ((kinds[w] & slot.kind) == 0 || !slot.could(wishes[w])) continue;
+        slot.take(wishes[w]);
         --left;
       }
     }
   }
 
-  [[nodiscard]] Best best_of(const Placement& what, const Agent& agent, double before) {
-    Vector rest = agent.free;
+  [[nodiscard]] Best best_of(const Placement& what, const std::vector<std::uint64_t>& kinds, const Agent& agent) {
+    open(agent);
+    const double before = fragmentation(agent.free);
+    Vector& rest = rest_;
+    rest = agent.free;
     for (std::size_t r = 0; r < rest.size() && r < what.ask.size(); ++r) rest[r] -= std::min(rest[r], what.ask[r]);
     const bool one_part = !what.devices.empty() && !what.devices[0].whole && what.devices[0].count == 1;
     if (!one_part) {
-      devices_ = agent.devices;
-      take_rest(what.devices, 0, devices_);
-      return {before - fragmentation(rest, devices_), kNone};
+      take_rest(what.devices, kinds, 0);
+      return {before - fragmentation(rest), kNone};
     }
     Best best{-1e300, kNone};
     for (std::uint32_t i = 0; i < agent.devices.size(); ++i) {
       const Device& d = agent.devices[i];
-      if (!book.means(what.devices[0].kind, d.kind) || !could(what.devices[0], d)) continue;
+      if ((kinds[0] & slots_[i].kind) == 0 || !slots_[i].could(what.devices[0])) continue;
       // A device like an earlier one is no better.
       bool twin = false;
       for (std::uint32_t j = 0; j < i && !twin; ++j) {
@@ -272,25 +330,32 @@ class Fgd final : public Base {
         twin = e.kind == d.kind && e.whole == d.whole && e.free == d.free && e.total == d.total;
       }
       if (twin) continue;
-      devices_ = agent.devices;
-      take_part(devices_[i], what.devices[0]);
-      take_rest(what.devices, 1, devices_);
-      const double gain = before - fragmentation(rest, devices_);
+      const Slot was = slots_[i];
+      slots_[i].take(what.devices[0]);
+      if (what.devices.size() > 1) take_rest(what.devices, kinds, 1);
+      const double gain = before - fragmentation(rest);
       if (gain > best.gain) best = {gain, i};
+      if (what.devices.size() > 1)
+        open(agent);
+      else
+        slots_[i] = was;
     }
     return best.device == kNone ? Best{0, kNone} : best;
   }
 
   std::int64_t window_ = 0, cover_ = 950;
   double steps_ = 100;
+  bool mem_ = false;
   MaxSpec spec_;
   std::map<std::string, Count> counts_;
   std::deque<std::pair<std::int64_t, std::string>> arrivals_;
   std::size_t changes_ = 0;
   std::vector<Usual> usual_;
-  std::vector<double> before_;     // by agent; negative: not computed
-  std::vector<std::string> seen_;  // by claimant
-  std::vector<Device> devices_;
+  std::map<std::string, std::vector<Known>> known_;  // by ask; with the usual classes of now
+  std::vector<std::uint32_t> changes_of_;            // by agent
+  std::vector<std::string> seen_;                    // by claimant
+  std::vector<Slot> slots_;                          // of the agent that is looked at
+  Vector rest_;
 };
 
 }  // namespace

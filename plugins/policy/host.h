@@ -113,7 +113,8 @@ class Host {
 
   // --- another policy, another life. An error changes nothing. What the former has learned goes over, where it is of the same name.
   Result<> swap(const Choice& choice);
-  [[nodiscard]] std::string save();   // with the policy's name; "" where there is nothing to keep
+  [[nodiscard]] std::string save();  // with the policy's name; "" where there is nothing to keep
+  [[nodiscard]] bool learns() const { return table_->save != nullptr && table_->load != nullptr; }
   bool load(std::string_view saved);  // false: of another policy, or refused; it is as new
 
   [[nodiscard]] const Choice& choice() const { return choice_; }     // as it was asked for

@@ -16,8 +16,11 @@ namespace bourse::policy {
 namespace {
 
 constexpr double kMicro = 1e6;
-constexpr double kFadeCame = 0.02, kFadeEnded = 0.02;
-constexpr std::string_view kForJobs = "fifo+sjf+saf+wfp3+unicep+hybrid-0.5",
+constexpr double kSpreadFrom = 0.7, kSpreadGap = 0.1;  // of the logarithm of limits
+constexpr std::int64_t kEarly = 4;                     // a window ends after such a part of it where another sort of jobs comes
+constexpr double kUsedLeast = 0.002;                   // of a limit
+constexpr double kFadeCame = 0.02, kFadeSort = 0.05, kFadeEnded = 0.02, kFadeOwn = 0.1;
+constexpr std::string_view kForJobs = "fifo+sjf+saf+wfp3+unicep+drf+hybrid-0.5",
                            kForFrameworks = "drf+hybrid-0.75+hybrid-0.5+hybrid-0.25";
 
 struct Named {
@@ -118,7 +121,8 @@ void Learner::rank(std::int64_t now, std::uint32_t agent, std::uint32_t* claiman
 
 void Learner::begin(std::int64_t now, std::uint32_t agent) {
   now_ = std::max(now_, now);
-  if (!begun_ || now_ >= past_.back().to) roll(now_);
+  const auto changed = [this](const Window& w) { return skew() != w.situation.sort() && now_ - w.from >= window_us_ / kEarly; };
+  if (!begun_ || now_ >= past_.back().to || changed(past_.back())) roll(now_);
   if (arm_table_->begin != nullptr) return arm_table_->begin(arm_policy_, now, agent);
   // An arm that only ranks: the walk is its ranking, and then once more those that were told of since.
   walk_.clear();
@@ -159,13 +163,18 @@ void Learner::claimant_told(std::uint32_t h) {
   if (c.limit_us == BOURSE_UNLIMITED || c.limit_us <= 0) return;
   width_.see(static_cast<double>(c.gang) * static_cast<double>(at(c.ask, BOURSE_KIND_CPUS)), kFadeCame);
   const double limit = fmath::log(static_cast<double>(c.limit_us) / kMicro);
-  limit_.see(limit, kFadeCame);
-  limit2_.see(limit * limit, kFadeCame);
+  limit_.see(limit, kFadeSort);
+  limit2_.see(limit * limit, kFadeSort);
   const double cpus = static_cast<double>(at(book.all(), BOURSE_KIND_CPUS)),
                mem = static_cast<double>(at(book.all(), BOURSE_KIND_MEM));
   const bool more_mem =
       mem > 0 && static_cast<double>(at(c.ask, BOURSE_KIND_MEM)) * cpus > static_cast<double>(at(c.ask, BOURSE_KIND_CPUS)) * mem;
   memory_.see(more_mem ? 1 : 0, kFadeCame);
+  spread_ = spread() > (spread_ ? kSpreadFrom - kSpreadGap : kSpreadFrom + kSpreadGap);
+}
+
+void Learner::account_removed(std::uint32_t handle) {
+  used_by_.erase(used_by_.lower_bound({handle + 1, INT64_MIN}), used_by_.upper_bound({handle + 1, INT64_MAX}));
 }
 
 void Learner::feedback(const bourse_feedback& f) {
@@ -183,8 +192,12 @@ void Learner::feedback(const bourse_feedback& f) {
   }
   if (const auto it = running_.find(seen.key()); it != running_.end()) running_.erase(it);
   seen.run = f.run_us;
-  if (f.limit_us > 0 && f.limit_us != BOURSE_UNLIMITED)
-    used_.see(std::min(1.0, static_cast<double>(f.run_us) / static_cast<double>(f.limit_us)), kFadeEnded);
+  if (f.limit_us > 0 && f.limit_us != BOURSE_UNLIMITED) {
+    const double used = std::min(1.0, static_cast<double>(f.run_us) / static_cast<double>(f.limit_us));
+    used_.see(used, kFadeEnded);
+    if (used_by_.size() + 2 > kHabitsMax) used_by_.clear();
+    for (const std::int64_t limit : {std::int64_t{0}, f.limit_us}) used_by_[{seen.account, limit}].see(used, kFadeOwn);
+  }
   ModelCost cost;
   cost.add(f.wait_us, f.run_us);
   for (Window& window : past_) {
@@ -196,6 +209,8 @@ void Learner::feedback(const bourse_feedback& f) {
   if (finished_.size() > kSeenMax) finished_.pop_front();
 }
 
+double Learner::spread() const { return limit2_.any ? fmath::sqrt(std::max(0.0, limit2_.value - limit_.value * limit_.value)) : 0; }
+
 Situation Learner::look() const {
   Situation s;
   double waiting = 0;
@@ -204,37 +219,46 @@ Situation Learner::look() const {
   const double all = std::max(1.0, static_cast<double>(processors()));
   s.backlog = waiting / all;
   s.width = width_.value / all;
-  s.spread = limit2_.any ? fmath::sqrt(std::max(0.0, limit2_.value - limit_.value * limit_.value)) : 0;
+  s.spread = spread();
   s.load = s.backlog <= 0 ? 0 : s.backlog < 0.5 ? 1 : s.backlog < 2 ? 2 : 3;
   s.mix = s.width < 0.03 ? 0 : s.width < 0.12 ? 1 : 2;
-  s.skew = (s.spread < 0.7 ? 0U : 1U) + (memory_.value > 0.5 ? 2U : 0U);
+  s.skew = skew();
   return s;
 }
 
 Learner::Work Learner::work_of(const Window& window) const {
   Work work;
   work.horizon = std::min(now_, window.to + static_cast<std::int64_t>(kHorizonWindows) * window_us_);
-  work.begin = window.from - static_cast<std::int64_t>(kBeforeWindows) * window_us_;
-  const double used = used_.any ? std::clamp(used_.value, 0.02, 1.0) : 1;
+  work.begin = window.from;
+  const std::int64_t known =
+      window.from - static_cast<std::int64_t>(kBeforeWindows) * window_us_;  // what ended before is forgotten
+  for (auto before = sorts_.rbegin(); before != sorts_.rend() && before->second == window.situation.sort(); ++before)
+    work.begin = std::max(before->first, known);
   const std::int64_t longest = window_us_ * 1000;
-  const auto guess = [&](std::int64_t limit) {
-    return static_cast<std::int64_t>(static_cast<double>(std::min(limit, longest)) * used);
+  // How long a job will run that has not ended: as much of its limit as those of the same account with the same limit used, else
+  // as all of the account did, else as all did.
+  const auto guess = [&](std::int64_t limit, std::uint32_t account) {
+    auto own = used_by_.find({account, limit});
+    if (own == used_by_.end()) own = used_by_.find({account, 0});
+    const double used = own != used_by_.end() ? own->second.value : used_.any ? used_.value : 1;
+    return static_cast<std::int64_t>(static_cast<double>(std::min(limit, longest)) * std::clamp(used, kUsedLeast, 1.0));
   };
   std::vector<Seen> all;  // with runs, known or guessed; those that wait start never
   for (const Seen& seen : finished_) all.push_back(seen);
   for (const auto& [key, seen] : running_) {
     all.push_back(seen);
-    all.back().run = std::max(now_ - seen.start + 1, guess(seen.limit));
+    all.back().run = std::max(now_ - seen.start + 1, guess(seen.limit, seen.account));
   }
   for (std::uint32_t h = 0; h < book.claimants().size(); ++h) {
     if (!book.wants(h)) continue;
     const Claimant& c = book.of(h);
-    const Seen seen{c.submitted_us,
+    const std::uint32_t account = c.account == kNone ? 0 : c.account + 1;
+    const Seen seen{c.submitted_us > 0 ? c.submitted_us : now_,
                     INT64_MAX,
                     std::min(c.limit_us, longest),
                     at(c.ask, BOURSE_KIND_CPUS) * c.gang,
-                    guess(c.limit_us),
-                    c.account == kNone ? 0 : c.account + 1};
+                    guess(c.limit_us, account),
+                    account};
     for (std::uint64_t i = 0; i < std::max<std::uint64_t>(c.units / c.gang, 1) && all.size() < kSeenMax; ++i) all.push_back(seen);
   }
   std::erase_if(all,
@@ -265,6 +289,8 @@ void Learner::roll(std::int64_t now) {
   if (begun_ && !frozen_ && !hooks::mutant("policy.learns_nothing")) {
     while (past_.size() > kHorizonWindows && processors() > 0) {
       judge(past_.front(), work_of(past_.front()));
+      sorts_.emplace_back(past_.front().from, past_.front().situation.sort());
+      if (sorts_.size() > kBeforeWindows) sorts_.pop_front();
       past_.pop_front();
     }
   }
@@ -278,8 +304,12 @@ void Learner::roll(std::int64_t now) {
   const std::uint32_t arm = choose(situation, why);
   Window window;
   window.number = ++windows_;
-  // Where nobody waited for a while the former window ended late.
-  if (begun_) past_.back().to = std::max(past_.back().to, now);
+  // Where nobody waited for a while the former window ended late; where others came, early.
+  if (begun_) {
+    past_.back().to = now;
+    // What came in it is known only now.
+    past_.back().situation.mix = situation.mix, past_.back().situation.skew = situation.skew;
+  }
   window.from = now, window.to = now + window_us_;
   window.arm = arm, window.situation = situation;
   begun_ = true;

@@ -29,6 +29,7 @@ struct Situation {
       0;  // their limits: nearly one and the same, or spread; + 2: they ask for more of the memory than of the cores
   double backlog = 0, width = 0, spread = 0;  // the numbers behind them
   [[nodiscard]] std::uint32_t index() const { return (load * kMixes + mix) * kSkews + skew; }
+  [[nodiscard]] std::uint32_t sort() const { return skew; }  // of the jobs that come
 };
 
 class Learner : public Base {
@@ -37,8 +38,9 @@ class Learner : public Base {
   static constexpr std::uint32_t kStateVersion = 1;
   static constexpr std::size_t kModelJobsMax = 3'000;  // of one window, in the model: those that came first
   static constexpr std::size_t kSeenMax = 100'000;     // jobs that are remembered; beyond, those that ended first are forgotten
+  static constexpr std::size_t kHabitsMax = 50'000;    // accounts, and limits that they ask for; beyond, all are forgotten
   static constexpr std::size_t kHorizonWindows = 3;    // a window is judged by what came of it in so many windows
-  static constexpr std::size_t kBeforeWindows = 16;    // and with so many before it
+  static constexpr std::size_t kBeforeWindows = 16;    // and with as many before it, as long as the same sort of jobs came
 
   explicit Learner(const bourse_host* host);
   ~Learner() override;
@@ -50,6 +52,7 @@ class Learner : public Base {
   void feedback(const bourse_feedback& f) override;
   void claimant_changed(std::uint32_t handle) override;
   void claimant_told(std::uint32_t handle) override;
+  void account_removed(std::uint32_t handle) override;
   [[nodiscard]] std::string save() const override;
   bool load(std::string_view saved) override;
 
@@ -68,7 +71,8 @@ class Learner : public Base {
     std::uint64_t ended = 0;
   };
   // What there was to do in a window and in the windows before it, as it is known when it is judged. An arm is judged by what those who
-  // came in during the window would have cost had it been in force all that time: a change shows its effect only slowly.
+  // came in during the window would have cost had it been in force all that time: a change shows its effect only slowly. It goes back
+  // no further than the same sort of jobs came: what an arm would have left behind of others says nothing about it with these.
   struct Work {
     std::vector<ModelJob> jobs;
     ModelCost real;  // what those of the window have cost until the horizon
@@ -107,6 +111,8 @@ class Learner : public Base {
   void use(std::uint32_t arm);
   void drop();
   void roll(std::int64_t now);
+  [[nodiscard]] double spread() const;
+  [[nodiscard]] std::uint32_t skew() const { return (spread_ ? 1U : 0U) + (memory_.value > 0.5 ? 2U : 0U); }
   [[nodiscard]] Situation look() const;
   [[nodiscard]] Work work_of(const Window& window) const;
 
@@ -121,8 +127,9 @@ class Learner : public Base {
   std::size_t walk_at_ = 0;
   std::uint32_t walk_agent_ = kNone;
   std::int64_t now_ = 0;
-  std::deque<Window> past_;    // that are not judged yet; the last is the one that runs
-  std::deque<Seen> finished_;  // that ended after the oldest window began which is not judged yet
+  std::deque<Window> past_;                                   // that are not judged yet; the last is the one that runs
+  std::deque<std::pair<std::int64_t, std::uint32_t>> sorts_;  // of windows that were judged: since when, which sort of jobs
+  std::deque<Seen> finished_;                                 // that ended after the oldest window began which is not judged yet
   std::multimap<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, Seen> running_;
   // Means that fade with each job that comes: its processors, the logarithm of its limit and that squared, whether it asks for
   // relatively more memory than cores; and with each that ends: how much of its limit it used.
@@ -132,6 +139,9 @@ class Learner : public Base {
     void see(double x, double share) { value = any ? value + share * (x - value) : x, any = true; }
   };
   Fading width_, limit_, limit2_, memory_, used_;
+  bool spread_ = false;  // limits are; changes only where they clearly are or are not
+  // The same of each account's jobs, by its handle + 1 (without one: 0), and of those of them that asked for the same limit.
+  std::map<std::pair<std::uint32_t, std::int64_t>, Fading> used_by_;  // limit 0: of any
 };
 
 namespace detail {

@@ -69,11 +69,9 @@ TEST(QueueModel, CostsWhatTheReplayDoes) {
   for (const TraceJob& j : trace)
     jobs.push_back({j.submit.count(), j.limit.count(), j.run.count(), std::int64_t{j.processors} * 1000,
                     static_cast<std::uint32_t>(j.user), -1});
-  const std::pair<const char*, Arm::Order> arms[] = {{"fifo", Arm::Order::kFifoOrder},
-                                                     {"sjf", Arm::Order::kSjfOrder},
-                                                     {"saf", Arm::Order::kSafOrder},
-                                                     {"wfp3", Arm::Order::kWfp3Order},
-                                                     {"unicep", Arm::Order::kUnicepOrder}};
+  const std::pair<const char*, Arm::Order> arms[] = {{"fifo", Arm::Order::kFifoOrder},     {"sjf", Arm::Order::kSjfOrder},
+                                                     {"saf", Arm::Order::kSafOrder},       {"wfp3", Arm::Order::kWfp3Order},
+                                                     {"unicep", Arm::Order::kUnicepOrder}, {"drf", Arm::Order::kDrfOrder}};
   for (const auto& [name, order] : arms) {
     batch::ReplayOptions options;
     options.nodes[0].cores = 32;
@@ -183,7 +181,7 @@ TEST(Learners, TakeBackWhatTheySavedAndRefuseAnythingElse) {
     ASSERT_TRUE(again->load(ran.learnt));
     EXPECT_EQ(again->save(), ran.learnt);
     EXPECT_FALSE(fresh(name + ":arms=sjf+fifo")->load(ran.learnt)) << "of other arms";
-    for (const std::string bad : {"", "x", "1", "1 2 0 fifo\n", "9 1 0 fifo+sjf+saf+wfp3+unicep+hybrid-0.5\n1"}) {
+    for (const std::string bad : {"", "x", "1", "1 2 0 fifo\n", "9 1 0 fifo+sjf+saf+wfp3+unicep+drf+hybrid-0.5\n1"}) {
       auto one = fresh(name);
       EXPECT_FALSE(one->load(name + "\n" + bad)) << bad;
       EXPECT_EQ(one->save(), "") << "it is as new";

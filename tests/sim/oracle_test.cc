@@ -134,10 +134,7 @@ TEST(Oracle, WholeLogsUnderEasy) {
     options.shapes = &read[log].shapes;
     options.origin = read[log].origin;
     const auto policy = [](const std::string& name) {
-      return batch::policy_order(*policy::Catalog().find(name == "fcfs"  ? "fifo"
-                                                         : name == "drf" ? "drf:ties=job"
-                                                                         : name + ":guard=off"),
-                                 1);
+      return batch::policy_order(*policy::Catalog().find(name == "fcfs" ? "fifo" : name == "drf" ? "drf" : name + ":guard=off"), 1);
     };
     auto first = policy(order), second = policy(behind);
     ASSERT_TRUE(first && second);
