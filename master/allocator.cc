@@ -82,7 +82,9 @@ void Allocator::framework_used(House& h, FrameworkIx ix) {
 
 Result<> Allocator::use_policy(House& h, const policy::Choice& choice) {
   const bool knew_agents = policy_->wants_agents();
+  const std::string former = policy_->choice().spec.name;
   BOURSE_TRY(policy_->swap(choice));
+  if (policy_->choice().spec.name != former) take_learnt(h);
   if (policy_->wants_agents() && !knew_agents) {
     for (const auto& [id, ix] : h.agents.by_name()) feed(h, ix);
   }
@@ -100,6 +102,7 @@ void Allocator::feed(House& h, AgentIx agent) {
 void Allocator::framework_wants(House& h, FrameworkIx ix, bool was, std::int64_t was_cpus, std::int64_t was_mem) {
   const FrameworkRow& row = h.frameworks.at(ix);
   if (was != row.wants) policy_->claimant_units(ix, row.wants ? 1 : 0);
+  if (!was && row.wants && ix < members_.size()) members_[ix].waits_since = h.now.mono;
   if (was == row.wants && (!was || (was_cpus == row.least_cpus && was_mem == row.least_mem))) return;
   if (was) {
     wanted_cpus_.erase(wanted_cpus_.find(was_cpus));

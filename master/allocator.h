@@ -43,6 +43,8 @@ namespace bourse::house {
 struct Claim;
 struct House;
 struct Reservation;
+struct OfferRow;
+struct SliceRow;
 
 struct Accumulation {
   FrameworkIx framework = 0;
@@ -90,6 +92,16 @@ class Allocator {
                                bool kept = false) const;
 
   [[nodiscard]] policy::Host& policy() { return *policy_; }
+  // What becomes of what it gave, for a policy that learns: how long its framework had waited (since it began to want something, or had
+  // its slice before this one), and how long the slice was held.
+  void slice_started(House& house, SliceRow& row);
+  void slice_ended(House& house, const SliceRow& row);
+  void declined(House& house, const OfferRow& offer);
+  // What it has learnt is put into the registry every kLearntEvery, where that has changed; the next leader begins with it.
+  static constexpr Duration kLearntEvery = std::chrono::minutes(5);
+  static constexpr std::size_t kLearntMax = 64 << 10;  // bytes; more is not kept, and said so
+  void take_learnt(House& house);
+  void keep_learnt(House& house);
   // Another policy, between two events. An error changes nothing.
   Result<> use_policy(House& house, const policy::Choice& choice);
   [[nodiscard]] std::optional<AgentIx> reserved(FrameworkIx framework) const;
@@ -127,6 +139,7 @@ class Allocator {
     RoleName role;
     Usage counted;
     bool present = false;
+    Duration waits_since{0};
   };
   struct Reserved {
     FrameworkIx framework = 0;
@@ -153,6 +166,8 @@ class Allocator {
   void drop_account(const RoleName& role);  // and those above it, where nothing is left of them
   void leave_role(Member& member);
   void feed(House& house, AgentIx agent);
+  void tell(House& house, std::uint32_t event, FrameworkIx framework, const Resources& amount, std::uint64_t units, Duration wait,
+            Duration run);
   bool serve_reserved(House& house, AgentIx agent);
   bool reserve(House& house, AgentIx agent, FrameworkIx framework);
   [[nodiscard]] bool reserved_for_another(AgentIx agent, FrameworkIx framework) const;
@@ -174,7 +189,7 @@ class Allocator {
   std::set<std::pair<FrameworkIx, std::uint64_t>> back_;  // lines at the back of the rank
   std::set<FrameworkIx> placed_;                          // frameworks with placement rules
   std::uint64_t woken_ = 0;                               // version of the placements for which their lines were woken
-  bool armed_ = false;
+  bool armed_ = false, learnt_armed_ = false, learnt_too_long_ = false;
 
   std::set<Key> index_;
   std::vector<std::optional<Key>> places_;  // by agent

@@ -29,6 +29,7 @@ enum TimerKind : std::uint32_t {
   kViewTimer,
   kReservationTimer,
   kClaimTimer,
+  kLearntTimer,
 };
 
 template <class T>

@@ -42,6 +42,7 @@ void lead_durable(House& h) {
   h.leading = true;
   h.epoch = h.registry.epoch();
   h.reservations.settings_changed(h);
+  h.allocator.take_learnt(h);
   if (h.masters.readers) h.views.watched(h, Watched{true, 0});
   h.log(LogLevel::kInfo, "leading",
         {{"cluster", h.registry.cluster()},

@@ -302,6 +302,9 @@ void timer_fired(House& h, const TimerKey& key) {
     case kClaimTimer:
       h.claims.timers.fired(), h.claims.due(h);
       break;
+    case kLearntTimer:
+      h.allocator.keep_learnt(h);
+      break;
     case kLeadTimer:
       if (!h.leading && (!h.options.replicated || h.masters.elected)) take_the_lead(h);
       break;

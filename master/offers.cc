@@ -352,6 +352,7 @@ void on_decline(House& h, const Session& from, const Message& message) {
     if (found == h.offers.open.end() || found->second.framework != from.row) continue;  // ended meanwhile: nothing to give back
     const std::uint64_t line_id = found->second.line;
     const AgentIx agent = found->second.agent;
+    h.allocator.declined(h, found->second);
     end_offer(h, item.offer.value, std::nullopt);
     hold_off(h, from.row, line_id, agent, item.hold_off);
     if (LineRow* line = h.frameworks.at(from.row).line(line_id); line != nullptr) {

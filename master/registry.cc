@@ -25,6 +25,7 @@ enum class Type : std::uint8_t {
   kRoleGone = 13,
   kReservation = 14,
   kReservationGone = 15,
+  kLearnt = 16,
 };
 constexpr std::uint8_t kRecordVersion = 1;
 constexpr std::uint8_t kReservationVersion = 2;  // 1 had none that must be named
@@ -242,6 +243,9 @@ Result<> LogRegistry::apply(State& state, std::string_view record) {
     case Type::kReservationGone:
       state.reservations.erase(in.text());
       break;
+    case Type::kLearnt:
+      state.learnt = in.text();
+      break;
     default:
       state.unknown.emplace_back(record);
       return {};
@@ -292,13 +296,14 @@ std::string LogRegistry::snapshot() const {
   for (const auto& [agent, labels] : state_.labels) out.text(labels_record(agent, labels));
   for (const auto& [role, settings] : state_.roles) out.text(role_record(role, settings));
   for (const auto& [name, reservation] : state_.reservations) out.text(reservation_record(name, reservation));
+  if (!state_.learnt.empty()) out.text(Writer(Type::kLearnt).text(state_.learnt).take());
   for (const std::string& record : state_.unknown) out.text(record);
   return bytes + out.take();
 }
 
 void LogRegistry::write(std::string record, Actions& out) {
   ++index_;
-  ++since_snapshot_;
+  since_snapshot_ += 1 + record.size() / kRecordUsual;
   pending_[out.ticket].push_back({index_, record});
   out.append(Safety::kPower, std::move(record));
   hooks::crash_point("master.after_append");
@@ -333,6 +338,8 @@ void LogRegistry::set_reservation(const std::string& name, const Reservation& re
 void LogRegistry::drop_reservation(const std::string& name, Actions& out) {
   write(Writer(Type::kReservationGone).text(name).take(), out);
 }
+
+void LogRegistry::set_learnt(const std::string& learnt, Actions& out) { write(Writer(Type::kLearnt).text(learnt).take(), out); }
 
 void LogRegistry::durable(Ticket ticket, std::uint64_t index) {
   const auto found = pending_.find(ticket);

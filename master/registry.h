@@ -78,6 +78,7 @@ class Registry {
   virtual void drop_role(const RoleName& role, Actions& out) = 0;
   virtual void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) = 0;
   virtual void drop_reservation(const std::string& name, Actions& out) = 0;
+  virtual void set_learnt(const std::string& learnt, Actions& out) = 0;
   virtual void durable(Ticket ticket, std::uint64_t index = 0) = 0;  // index: of a replicated log's entry
   virtual void failed(Ticket ticket) = 0;                            // what that ticket wrote is unsaid: ask again
   virtual void compact_if_worth(Actions& out) = 0;
@@ -99,12 +100,14 @@ class Registry {
   [[nodiscard]] virtual const std::map<AgentId, Labels>& labels() const = 0;
   [[nodiscard]] virtual const std::map<RoleName, RoleSettings>& roles() const = 0;
   [[nodiscard]] virtual const std::map<std::string, Reservation>& reservations() const = 0;  // by name
+  [[nodiscard]] virtual const std::string& learnt() const = 0;                               // what the policy had, see Allocator
   [[nodiscard]] virtual std::uint64_t unknown_records() const = 0;
 };
 
 class LogRegistry final : public Registry {
  public:
   static constexpr std::uint64_t kCompactAfter = 10'000;  // records since the last snapshot, and twice what is live
+  static constexpr std::size_t kRecordUsual = 256;        // bytes; a longer one counts as so many
 
   Result<> replay(const std::string& snapshot, const std::vector<std::string>& records) override;
   void lead(const std::string& cluster_if_new, Actions& out) override;
@@ -120,6 +123,7 @@ class LogRegistry final : public Registry {
   void drop_role(const RoleName& role, Actions& out) override;
   void set_reservation(const std::string& name, const Reservation& reservation, Actions& out) override;
   void drop_reservation(const std::string& name, Actions& out) override;
+  void set_learnt(const std::string& learnt, Actions& out) override;
   void durable(Ticket ticket, std::uint64_t index = 0) override;
   void failed(Ticket ticket) override;
   void compact_if_worth(Actions& out) override;
@@ -139,6 +143,7 @@ class LogRegistry final : public Registry {
   [[nodiscard]] const std::map<AgentId, Labels>& labels() const override { return state_.labels; }
   [[nodiscard]] const std::map<RoleName, RoleSettings>& roles() const override { return state_.roles; }
   [[nodiscard]] const std::map<std::string, Reservation>& reservations() const override { return state_.reservations; }
+  [[nodiscard]] const std::string& learnt() const override { return state_.learnt; }
   [[nodiscard]] std::uint64_t unknown_records() const override { return state_.unknown.size(); }
 
  private:
@@ -151,6 +156,7 @@ class LogRegistry final : public Registry {
     std::map<AgentId, Labels> labels;
     std::map<RoleName, RoleSettings> roles;
     std::map<std::string, Reservation> reservations;
+    std::string learnt;
     std::vector<std::string> unknown;  // records of types we do not know, as they are
   };
   struct Pending {

@@ -36,6 +36,7 @@ std::string_view slice_state_text(SliceRow::State state) {
 SliceRow& add_slice(House& h, SliceRow row, Pool from) {
   FrameworkRow& framework = h.frameworks.at(row.framework);
   if (from == Pool::kOffered) {
+    h.allocator.slice_started(h, row);
     h.book(row.spec.revocable).move(row.agent, row.spec.resources, from, row.pool);  // its use is the same as when it was offered
   } else {
     count_use(h, row.framework, row.spec.revocable, row.spec.resources, +1);
@@ -61,6 +62,7 @@ void end_slice(House& h, const SliceId& id, SliceEnd end, const std::string& rea
   h.slices.erase(id);
   h.views.slice(row.spec.id, true);
   h.traces.slice_ended(h, row.spec.id, reason);
+  h.allocator.slice_ended(h, row);
   FrameworkRow& framework = h.frameworks.at(row.framework);
   framework.slices.erase(row.spec.id.number);
   h.agents.at(row.agent).slices.erase(row.spec.id);

@@ -31,6 +31,8 @@ struct SliceRow {
   PeerId asked{};              // connection on which the carve went out
   bool told = false;           // its framework has been told that it is gone
   Duration grace{0};           // of the release
+  Duration since{-1};          // when it was had out of an offer; negative: it came with its agent
+  Duration waited{0};          // its framework, until then
   std::string revoked{};       // why it is taken back; empty: it is not
   std::string unhealthy{};     // what the agent said last
 };

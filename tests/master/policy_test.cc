@@ -132,5 +132,53 @@ TEST(MasterPolicy, AWeightOfAnInnerRoleCountsForAllBelowIt) {
   EXPECT_EQ(rig.offered_cpus(kA), 12);
 }
 
+// A framework wants much, and an agent has room for one slice of it: it has one after the other, for `span`.
+void work(Rig& rig, Duration span) {
+  rig.framework(kA, "a");
+  rig.demand(kA, {line(1, shape(1, 1), 1000)});
+  rig.agent(kH1, "h1", amount(1, 1));
+  std::uint64_t sequence = 0, slice = 900;
+  const Duration until = rig.now + span;
+  while (rig.now < until) {
+    for (const std::uint64_t peer : {kH1, kA}) rig.say(peer, Heartbeat{});
+    rig.pass();
+    const auto offers = rig.offers(kA);
+    ASSERT_EQ(offers.size(), 1U);
+    rig.say(kA, Rig::accept(++sequence, offers[0], ++slice, shape(1, 1)));
+    rig.run(seconds(2));
+    rig.say(kH1, SliceGone{AgentId("h1"), {FrameworkId("a"), slice}, SliceEnd::kReleased, ""});
+  }
+}
+std::string learnt_of(const std::string& registry) {
+  const std::size_t at = registry.find("qlearn\n");
+  return at == std::string::npos ? "" : registry.substr(at);
+}
+std::size_t said(const Rig& rig, const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(rig.logs.begin(), rig.logs.end(), [&](const std::string& l) { return l.find(text) != std::string::npos; }));
+}
+
+TEST(MasterPolicy, WhatWasLearntOutlivesTheLeader) {
+  Rig rig(with("qlearn:window=10s"));
+  work(rig, std::chrono::minutes(6));
+  // It was told of slices: windows were judged, and what came of that is in the registry.
+  EXPECT_GT(said(rig, " judged: "), 3U);
+  const std::string learnt = learnt_of(rig.master->registry());
+  ASSERT_NE(learnt, "");
+  EXPECT_EQ(said(rig, "event=policy_learnt "), 0U);
+  rig.start();  // the next one
+  EXPECT_EQ(said(rig, "event=policy_learnt "), 1U);
+  rig.run(std::chrono::minutes(6));
+  EXPECT_EQ(learnt_of(rig.master->registry()), learnt) << "nothing happened, nothing is written";
+  // Another policy leaves it alone, and the same one takes it again.
+  rig.step(Reload{"policy=drf"});
+  rig.step(Reload{"policy=qlearn:window=10s"});
+  EXPECT_EQ(said(rig, "event=policy_learnt "), 2U);
+  // Of other arms: refused, said so, and led on.
+  rig.options = with("qlearn:window=10s,arms=drf+hybrid-0.5");
+  rig.start();
+  EXPECT_EQ(said(rig, "event=policy_learnt_refused"), 1U);
+}
+
 }  // namespace
 }  // namespace bourse::test
