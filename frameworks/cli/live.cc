@@ -113,6 +113,7 @@ Result<LiveCluster> live_cluster(BatchClient& client) {
       const bool limited = info.time_limit.count() > 0 && info.time_limit < kUnlimitedRun;
       job.limit = std::max<Duration>((limited ? info.time_limit : kUnlimitedRun) - (runs ? info.elapsed : Duration(0)), seconds(1));
       job.run = job.limit;
+      if (!runs) job.submit = Duration(1);  // whatever the order, what runs has its nodes
       job.processors = shape.tasks;
       job.user = users.try_emplace(info.user, static_cast<std::int32_t>(users.size())).first->second;
       out.work.users.try_emplace(job.user, info.user);

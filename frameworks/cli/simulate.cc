@@ -11,6 +11,7 @@
 #include "common/world/command_line.h"
 #include "common/world/files.h"
 #include "frameworks/batch/class_order.h"
+#include "frameworks/batch/picked_replay.h"
 #include "frameworks/batch/policy_order.h"
 #include "frameworks/batch/replay.h"
 #include "frameworks/batch/wire_replay.h"
@@ -31,7 +32,7 @@ constexpr const char* kName = "bourse simulate";
 struct Options {
   SimulateInput input;
   std::vector<std::string> policies, assertions, set, compare;
-  std::string backfill = "easy", backfill_order, estimates = "user", csv, swf, svg, learnt;
+  std::string backfill = "easy", backfill_order, rules = "batch", estimates = "user", csv, swf, svg, learnt;
   std::size_t depth = 0;
   bool json = false, verbose = false, wire = false, users = false;
 };
@@ -48,13 +49,17 @@ void add_options(CommandLine& line, Options& o) {
   line.option("--fill", o.input.fill, "no times: jobs drawn at random until they ask for FACTOR of all GPUs, each placed once")
       .between(0.01, 100.0)
       .shown_as("FACTOR");
-  line.option("--jobs", o.input.jobs_max, "only the first N jobs").between(0.0, 1e9).shown_as("N");
+  line.option("--skip", o.input.skip, "leaves the first N jobs out").between(0.0, 1e9).shown_as("N");
+  line.option("--jobs", o.input.jobs_max, "only the first N jobs (after those left out)").between(0.0, 1e9).shown_as("N");
   line.option("--seed", o.input.seed, "of all that is random").between(0.0, 1e19).shown_as("N");
   line.option("--policy", o.policies, "order of the queue; given twice, the runs are compared").one_each().shown_as(policy);
   line.option("--backfill", o.backfill, "who may pass the first job that waits; see bourse.conf(5)")
       .one_of({"none", "easy", "easy-count", "conservative"})
       .shown_as("none|easy|easy-count|conservative");
   line.option("--backfill-order", o.backfill_order, "another policy for the order in which jobs may pass").shown_as(policy);
+  line.option("--rules", o.rules, "of batch, or those of RLScheduler's environment")
+      .one_of({"batch", "rlscheduler"})
+      .shown_as("batch|rlscheduler");
   line.option("--depth", o.depth, "most jobs looked at behind the first; 0: all").between(0.0, 1e9).shown_as("N");
   line.option("--estimates", o.estimates, "planned run times: exact, what users asked for, or the mean of the user's last two")
       .one_of({"exact", "user", "last2"})
@@ -181,7 +186,7 @@ Result<SimulatedRun> run(const Options& o, const SimulateSetup& setup, const std
         }
       };
     }
-    out.report = BOURSE_TRY(batch::replay(out.jobs, options));
+    out.report = BOURSE_TRY(o.rules == "batch" ? batch::replay(out.jobs, options) : batch::picked_replay(out.jobs, options));
     if (!o.learnt.empty())
       if (const std::string learnt = order->save(); !learnt.empty()) BOURSE_TRY(write_file(o.learnt, learnt, 0644));
   }
@@ -218,6 +223,9 @@ int simulate_main(int argc, char** argv) {
     return complain(kName, Error(Code::kInvalid, fmt::format("at most {} policies in one comparison", kPoliciesMax)), kExitUsage);
   if (o.wire && (!o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0))
     return complain(kName, Error(Code::kInvalid, "--wire is for one order, exact or user estimates, and times as they are"),
+                    kExitUsage);
+  if (o.rules != "batch" && (o.wire || !o.backfill_order.empty() || o.estimates == "last2" || o.input.fill > 0 || !o.svg.empty()))
+    return complain(kName, Error(Code::kInvalid, "--rules rlscheduler is for one order, times as they are, and no plots"),
                     kExitUsage);
   if (!o.learnt.empty() && (o.wire || o.policies.size() > 1))
     return complain(kName, Error(Code::kInvalid, "--learnt is for one policy, and not for --wire"), kExitUsage);

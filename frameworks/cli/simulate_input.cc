@@ -46,7 +46,7 @@ Result<std::vector<batch::SimulatedNodes>> read_nodes(const std::string& text) {
 
 Result<sim::Workload> read_trace(const SimulateInput& input, bool memory) {
   sim::ReadOptions how;
-  how.jobs_max = input.jobs_max, how.estimates = input.estimates, how.memory = memory;
+  how.jobs_max = input.jobs_max == 0 ? 0 : input.skip + input.jobs_max, how.estimates = input.estimates, how.memory = memory;
   if (batch::is_store(input.trace)) return batch::workload_of_store(input.trace, how);
   const bool csv = BOURSE_TRY(looks_like_csv(input.trace));
   sim::Lines lines = BOURSE_TRY(sim::Lines::open(input.trace));
@@ -131,6 +131,11 @@ Result<SimulateSetup> prepare(const SimulateInput& input) {
   if (!input.trace.empty()) {
     const bool memory = std::any_of(out.nodes.begin(), out.nodes.end(), [](const batch::SimulatedNodes& n) { return n.mem > 0; });
     out.work = BOURSE_TRY(read_trace(input, memory));
+  }
+  if (input.skip > 0) {
+    out.work.jobs.erase(out.work.jobs.begin(),
+                        out.work.jobs.begin() + static_cast<std::ptrdiff_t>(std::min(input.skip, out.work.jobs.size())));
+    out.work.rebase();
   }
   if (out.work.jobs.empty())
     return Error(Code::kInvalid, input.trace.empty() ? "no job waits or runs"

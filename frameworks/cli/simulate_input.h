@@ -15,7 +15,7 @@ struct SimulateInput {
   bool from_master = false;
   std::string dir;
   double scale_load = 1;
-  std::size_t jobs_max = 0;
+  std::size_t skip = 0, jobs_max = 0;  // the first ones are left out, and then so many are taken; 0: all
   sim::Estimates estimates = sim::Estimates::kUser;
   double fill = 0;  // of the cluster's GPUs (or cores); 0: no filling
   std::uint64_t seed = 1;
