@@ -70,6 +70,7 @@ void learners(Table& table, const Options& options);  // A9, science row 4; a pl
 void orders(Table& table, const Options& options);    // science row 3
 void fairness(Table& table, const Options& options);  // science row 1
 void packing(Table& table, const Options& options);   // A5 (GPU), science row 2
-void quota(Table& table, const Options& options);     // A6
+void quota(Table& table, const Options& options);     // A6: series of demand
+void elastic(Table& table, const Options& options);   // A6: requests one by one
 
 }  // namespace bourse::claims
