@@ -3,8 +3,8 @@
 // Requests for images at a service of generated pictures (Alibaba GenAI, 2026), each with the time that it took. A worker serves one at
 // a time, in order of arrival; one that is asked for costs from then on and serves after kStart seconds, the 99 % value of how long
 // loading a base model took in the same cluster. A request is broken that waits over a minute. Every minute a rule says how many workers
-// may run; who is taken back ends what it does first. Rules are chosen on the first half of the days (the cheapest that breaks no more there
-// than the fixed number does) and judged on the second; the fixed number is the least that breaks nothing on the first half.
+// may run; who is taken back ends what it does first. Rules are chosen on the first half of the days (the cheapest that breaks at most one in a
+// thousand there) and judged on the second; the fixed number is the least that does so on the first half.
 // The clairvoyant knows every request: a worker stands ready at each arrival, and between two requests it is kept where that is
 // cheaper than starting it again. Nobody who serves all at once can cost less.
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 namespace bourse::claims {
 namespace {
 
-constexpr double kStep = 60, kBroken = 60, kGoal = 0.37, kDay = 86'400, kHour = 3'600;
+constexpr double kStep = 60, kBroken = 60, kLevel = 0.001, kGoal = 0.37, kDay = 86'400, kHour = 3'600;
 
 struct Request {
   double at = 0, takes = 0;  // seconds
@@ -219,8 +219,9 @@ void elastic(Table& table, const Options& options) {
   const auto play = [&](const Rule& rule, bool second) {
     return Service(all, second ? half : 0, second ? end : half, rule, start).run();
   };
+  const auto kept = [](const Outcome& o) { return static_cast<double>(o.broken) <= kLevel * static_cast<double>(o.requests); };
   Rule fixed;
-  for (fixed.fixed = 1; fixed.fixed < 100 && play(fixed, false).broken > 0; ++fixed.fixed) continue;
+  for (fixed.fixed = 1; fixed.fixed < 100 && !kept(play(fixed, false)); ++fixed.fixed) continue;
   Rule best;
   double least = 1e300;
   for (const auto forecast :
@@ -228,10 +229,10 @@ void elastic(Table& table, const Options& options) {
     for (const double times : {1.0, 1.5, 2.0}) {
       for (const double more : {1.0, 2.0, 3.0}) {
         for (const double hold : {300.0, 1'800.0}) {
-          if (options.quick && (hold < 1'000 || more > 2)) continue;
+          if (options.quick && (hold < 1'000 || more > 2 || times > 1.6)) continue;
           const Rule rule{forecast, times, more, hold, 0};
           const Outcome o = play(rule, false);
-          if (o.broken == 0 && o.cost < least) least = o.cost, best = rule;
+          if (kept(o) && o.cost < least) least = o.cost, best = rule;
         }
       }
     }
@@ -248,9 +249,10 @@ void elastic(Table& table, const Options& options) {
        fmt::format(
            "requests for pictures (Alibaba GenAI 2026), bursty: {} in {:.1f} days judged, load {:.2f} of the fixed number; a "
            "worker costs 1 a second from when it is asked for, starts in {:.0f} s (99 % of base models), a wait over {:.0f} s is "
-           "broken",
+           "broken, 1 in 1000 may be",
            o.requests, (end - half) / kDay, busy_workers(all, half, end) / fixed.fixed, start, kBroken),
-       fmt::format("fixed at {:.0f} workers, the least that breaks none in the first half: breaks {}", fixed.fixed, base.broken),
+       fmt::format("fixed at {:.0f} workers, the least that keeps the level in the first half: breaks {}", fixed.fixed,
+                   base.broken),
        fmt::format("{}; breaks {}; clairvoyant {:+.1f} %; {:.1f} x {} + {:.0f}, held {:.0f} min",
                    percent({ratio, mean_of(days).half}), o.broken, (bound - 1) * 100, best.times,
                    names[static_cast<int>(best.forecast)], best.more, best.hold / 60),
