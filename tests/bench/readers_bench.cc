@@ -21,6 +21,7 @@
 
 #include "common/wire/wire.h"
 #include "common/world/driver.h"
+#include "common/world/log.h"
 #include "master/master.h"
 #include "master/readers.h"
 
@@ -223,6 +224,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int main() {
+  log_init("readers_bench", LogLevel::kError);  // not a line for each agent
   char directory[] = "/tmp/bourse-readers-XXXXXX";
   if (mkdtemp(directory) == nullptr) return 1;
   const std::string endpoint = std::string("ipc://") + directory + "/readers";
