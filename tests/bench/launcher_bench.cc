@@ -333,7 +333,7 @@ int main() {
       "{\"bench\":\"launcher.memory\",\"tasks\":%d,\"pss_kib_empty\":%ld,\"pss_kib\":%ld,\"rss_kib_launcher\":%ld,"
       "\"rss_kib_keeper\":%ld,\"bytes_a_task\":%ld}\n",
       live, empty, full, kib_of(launcher, "Rss:"), kib_of(keeper, "Rss:"), (full - empty) * 1024 / live);
-  confined(channel, build, dir, n);
+  if (std::getenv("BENCH_NO_KINDS") == nullptr) confined(channel, build, dir, n);
   while (waitpid(-1, nullptr, WNOHANG) > 0) {}
   kill(keeper, SIGTERM);
   int status = 0;

@@ -7,4 +7,4 @@ set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 B=$B VM_BENCH=1 bash tests/vm/image.sh "$dir" || exit 1
-B=$B VM_DIR=$dir VM_VERBOSE=1 bash tests/vm/run.sh "${VM_SECONDS:-420}" bench 2>&1 | grep -E '"bench"|^not ok|launcher_bench:'
+B=$B VM_DIR=$dir VM_VERBOSE=1 bash tests/vm/run.sh "${VM_SECONDS:-420}" bench 2>&1 | grep -E '"bench"|^not ok|launcher_bench:' | awk '!seen[$0]++'
