@@ -38,11 +38,24 @@ class Picked {
     }
     sim::Report report = sim::summarise(jobs_, processors_);
     report.refused = refused, report.first_refusal = first;
+    if (const double used = utilisation(); used > 0) report.utilisation = used;
     report.operations = planner_.operations();
     return report;
   }
 
  private:
+  // All the work over the time from the first submission until the last job has started, with which an episode ends there.
+  [[nodiscard]] double utilisation() const {
+    double work = 0;
+    Duration last{0};
+    for (const sim::TraceJob& job : jobs_) {
+      if (job.start < Duration(0)) continue;
+      work += static_cast<double>((job.end - job.start).count()) * job.processors;
+      last = std::max(last, job.start);
+    }
+    if (jobs_.empty() || last <= jobs_[0].submit) return 0;
+    return work / static_cast<double>((last - jobs_[0].submit).count()) / static_cast<double>(processors_);
+  }
   [[nodiscard]] bool fits(std::size_t i) const { return !planner_.place(needs_[i]).empty(); }
 
   void start(std::size_t i) {

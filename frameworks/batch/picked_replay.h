@@ -4,8 +4,8 @@
 // They differ from batch's (replay.h) in this: the job that an order puts first stays chosen until it fits, whatever comes meanwhile;
 // events are let in one at a time, an arrival before an end of the same moment; and with backfilling who passes the chosen one is taken
 // in order of submission and must, by its limit, end strictly before the time at which the chosen one would have fitted when it was
-// chosen. Processors are counted, nodes are not told apart, and run times are not cut at limits. Owned by the caller, one thread, no
-// I/O.
+// chosen. Processors are counted, nodes are not told apart, and run times are not cut at limits. Utilisation is over the time until the
+// last start, not the last end. Owned by the caller, one thread, no I/O.
 #pragma once
 
 #include "frameworks/batch/replay.h"
