@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "common/core/plain_path.h"
+
 namespace bourse::launcher {
 namespace {
 
@@ -30,6 +32,16 @@ Result<> check_programs(const std::vector<std::string>& env) {
                                     ", which is not a program of this host's administrator");
   }
   return {};
+}
+
+// Batch puts Slurm's commands in front of the user's PATH. Only this host's own are taken for that: any other directory there would let
+// whoever has batch's connection run programs of his as the user. True: it was there.
+bool take_off_commands(std::vector<std::string>& env, const std::string& commands) {
+  const std::string front = "PATH=" + commands + ":";
+  const auto path = std::ranges::find_if(env, [&](const std::string& word) { return word.starts_with(front); });
+  if (commands.empty() || path == env.end()) return false;
+  *path = "PATH=" + path->substr(front.size());
+  return true;
 }
 
 }  // namespace
@@ -66,7 +78,13 @@ Result<> Proofs::check(const Start& start, Duration wall_now) {
     if (word.starts_with(artifacts_) && word.compare(artifacts_.size(), 7, "sha256-") == 0)
       word = "sha256:" + word.substr(artifacts_.size() + 7);
   BOURSE_TRY(check_programs(work.env));
-  return identity::check(*policy_, work, start.spec.credential, wall_now, known_);
+  const auto proven = identity::check(*policy_, work, start.spec.credential, wall_now, known_);
+  if (proven || !take_off_commands(work.env, commands_)) return proven;
+  auto without = identity::check(*policy_, work, start.spec.credential, wall_now, known_);
+  // A user without a PATH was given the plain one, too.
+  if (!without && std::erase(work.env, "PATH=" + std::string(kPlainPath)) != 0)
+    without = identity::check(*policy_, work, start.spec.credential, wall_now, known_);
+  return without;
 }
 
 void Proofs::settle_environment(Start& start) {

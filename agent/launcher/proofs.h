@@ -13,6 +13,7 @@
 #include "agent/launcher/protocol.h"
 #include "common/core/result.h"
 #include "common/world/identity.h"
+#include "common/world/spawn.h"
 
 namespace bourse::launcher {
 
@@ -29,6 +30,7 @@ class Proofs {
   Result<> refresh();
 
   std::string file_, artifacts_;
+  const std::string commands_ = slurm_commands_directory();
   std::optional<identity::Policy> policy_;
   std::string seen_, complaint_;  // the file as it was read last; what was wrong with it
   identity::KnownClaims known_;

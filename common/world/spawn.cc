@@ -13,6 +13,7 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 extern char** environ;  // NOLINT: POSIX's own
@@ -217,6 +218,13 @@ std::string own_directory() {
   if (n <= 0) return ".";
   const std::string text(path, static_cast<std::size_t>(n));
   return text.substr(0, text.rfind('/'));
+}
+
+std::string slurm_commands_directory() {
+  const std::string own = own_directory();
+  for (const std::string& directory : {own + "/slurm", own + "/../libexec/bourse/slurm"})
+    if (access((directory + "/srun").c_str(), X_OK) == 0) return std::filesystem::weakly_canonical(directory).string();
+  return "";
 }
 
 }  // namespace bourse

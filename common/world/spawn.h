@@ -36,4 +36,8 @@ void spawn_keeps_descriptor_limit(rlim_t soft);
 // argv[0]'s directory, for finding the programs beside this one: /proc/self/exe.
 std::string own_directory();
 
+// Where links named as Slurm's commands lie: beside this program in a build, else where they are installed; "": nowhere. The batch
+// framework puts it in front of a job's PATH.
+std::string slurm_commands_directory();
+
 }  // namespace bourse

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "common/core/plain_path.h"
+
 namespace bourse::batch {
 namespace {
 
@@ -86,7 +88,7 @@ std::vector<std::string> job_environment(const JobSpec& spec, const ArraySpec& a
   // First: Slurm's own, where a site has it as well, know nothing of this job.
   if (const std::string& commands = options.slurm_commands; !commands.empty()) {
     auto path = std::ranges::find_if(out, [](const std::string& word) { return word.starts_with("PATH="); });
-    if (path == out.end()) path = out.insert(out.end(), "PATH=/usr/local/bin:/usr/bin:/bin");
+    if (path == out.end()) path = out.insert(out.end(), "PATH=" + std::string(kPlainPath));
     if (!path->starts_with("PATH=" + commands + ":")) path->insert(std::string("PATH=").size(), commands + ":");
   }
   for (const auto& [name, value] : own) out.push_back(name + "=" + value);

@@ -98,14 +98,6 @@ std::string step_agent() {
   return kStepProgram;
 }
 
-// Where links named as Slurm's commands lie: beside this program in a build, else where they are installed.
-std::string slurm_commands() {
-  const std::string own = own_directory();
-  for (const std::string& directory : {own + "/slurm", own + "/../libexec/bourse/slurm"})
-    if (access((directory + "/srun").c_str(), X_OK) == 0) return std::filesystem::weakly_canonical(directory).string();
-  return "";
-}
-
 std::string lines_of(const std::vector<policy::Choice>& choices) {
   std::string out;
   for (const policy::Choice& choice : choices) out += (out.empty() ? "" : "\n") + choice.spec.text();
@@ -217,7 +209,7 @@ Result<> run(Program& program) {
   const Incarnation incarnation = claim ? claim->incarnation() : BOURSE_TRY(next_incarnation(state));
   BatchOptions options = options_of(config);
   options.step_agent = step_agent();
-  if (config.flag("batch", "slurm_commands")) options.slurm_commands = slurm_commands();
+  if (config.flag("batch", "slurm_commands")) options.slurm_commands = slurm_commands_directory();
   w.policy = BOURSE_TRY(policy::Configured::open({"bourse-batch", "batch", "fifo", state, ClassOrder::usable}, config));
   options.policy = w.policy->choice();
   options.policies = &w.policy->catalog();
