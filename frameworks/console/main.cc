@@ -188,14 +188,16 @@ class Console {
     return a;
   }
 
-  // Written at most once a second, however many ask: it may be megabytes.
+  // Written at most once a second, however many ask: it may be megabytes. Whether a master answers is told at once, as in the metrics.
   std::shared_ptr<const std::string> snapshot() {
     const Duration now = real_time().mono;
     const View& view = poller_->view();
-    if (!snapshot_ || now - snapshot_at_ >= seconds(1) || snapshot_number_ != view.number) {
+    if (!snapshot_ || now - snapshot_at_ >= seconds(1) || snapshot_number_ != view.number ||
+        snapshot_connected_ != poller_->connected()) {
       snapshot_ = std::make_shared<const std::string>(snapshot_json(view, jobs(), health(), history_));
       snapshot_at_ = now;
       snapshot_number_ = view.number;
+      snapshot_connected_ = poller_->connected();
     }
     return snapshot_;
   }
@@ -214,6 +216,7 @@ class Console {
   std::string page_policy_;
   Duration snapshot_at_{0};
   std::uint64_t snapshot_number_ = 0;
+  bool snapshot_connected_ = false;
   std::unique_ptr<HttpServer> http_;
   std::optional<cli::ToldUrl> told_;
   Reactor::TimerId timer_ = 0;
