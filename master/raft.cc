@@ -140,7 +140,7 @@ void Raft::Impl::proposed(std::uint64_t index, Proposal& over, int status) {
 bool Raft::Impl::voter(std::string_view name) const {
   for (unsigned i = 0; i < r.configuration.n; ++i) {
     const raft_server& s = r.configuration.servers[i];
-    if (s.role == RAFT_VOTER && raft_server_of(s.address, s.role).name == name) return true;
+    if (s.role == RAFT_VOTER && raft_server_of(s.address != nullptr ? s.address : "", s.role).name == name) return true;
   }
   return false;
 }
@@ -155,7 +155,7 @@ void Raft::Impl::count_lease() {
       continue;
     }
     Duration until = kNever;
-    if (const auto at = peers.find(raft_server_of(s.address, s.role).name); at != peers.end()) {
+    if (const auto at = peers.find(raft_server_of(s.address != nullptr ? s.address : "", s.role).name); at != peers.end()) {
       const Peer& peer = at->second;
       const Duration promise = peer.promise > Duration(0) ? std::min(peer.promise, election()) : election();
       until = peer.contact + promise - promise / kDriftPart;

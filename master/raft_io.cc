@@ -331,7 +331,8 @@ void Raft::Impl::verify(const raft_message& message) {
 }
 
 int Raft::Impl::send(raft_io_send* request, const raft_message& message, raft_io_send_cb done) {
-  RaftServer to = raft_server_of(message.server_address, 0);
+  // Null: libraft found no server for the id of a configuration that was taken back; there is nobody to send to.
+  RaftServer to = raft_server_of(message.server_address != nullptr ? message.server_address : "", 0);
   to.id = message.server_id;
   const auto known_peer = peers.find(to.name);
   if (known_peer != peers.end() && !known_peer->second.server.address.empty()) to.address = known_peer->second.server.address;

@@ -272,7 +272,7 @@ std::vector<RaftServer> servers_of(const raft_configuration& configuration) {
   std::vector<RaftServer> out;
   for (unsigned i = 0; i < configuration.n; ++i) {
     const raft_server& s = configuration.servers[i];
-    out.push_back(raft_server_of(s.address, s.role));
+    out.push_back(raft_server_of(s.address != nullptr ? s.address : "", s.role));
     out.back().id = s.id;
   }
   return out;
