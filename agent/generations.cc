@@ -3,18 +3,15 @@
 #include <set>
 #include <string_view>
 
+#include "common/core/fnv.h"
+
 namespace bourse {
 namespace {
-
-constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325ULL, kFnvPrime = 0x100000001b3ULL;
 
 // Of what makes two devices two kinds of thing, with the lengths, so that no two texts run into each other.
 std::uint64_t nature_of(const Device& device) {
   std::uint64_t hash = kFnvBasis;
-  const auto add = [&hash](std::string_view text) {
-    for (const char c : std::to_string(text.size())) hash = (hash ^ static_cast<unsigned char>(c)) * kFnvPrime;
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kFnvPrime;
-  };
+  const auto add = [&hash](std::string_view text) { hash = fnv1a(text, fnv1a(std::to_string(text.size()), hash)); };
   add(device.kind);
   add(std::to_string(static_cast<int>(device.mode)));
   for (const auto& [name, consumes] : device.profiles) {

@@ -1,26 +1,17 @@
 #include "master/explain.h"
 
-#include <ctime>
 #include <map>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "common/core/units.h"
 #include "master/house.h"
 
 namespace bourse::house {
 
 namespace {
-
-std::string utc(Duration wall) {
-  const std::time_t whole = static_cast<std::time_t>(std::chrono::duration_cast<seconds>(wall).count());
-  std::tm parts{};
-  char text[32];
-  gmtime_r(&whole, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 std::string ordinal(std::uint32_t n) {
   const std::uint32_t tens = n % 100, ones = n % 10;
@@ -174,7 +165,7 @@ std::string nearest_text(const Lack& lack, const AgentId& agent) {
   return out + " on " + agent.str() + (lack.never ? ", which it never has" : "");
 }
 
-std::string wall_text(const House& h, Duration mono) { return utc(h.now.wall + (mono - h.now.mono)); }
+std::string wall_text(const House& h, Duration mono) { return format_utc(h.now.wall + (mono - h.now.mono)); }
 
 // What is known of when: never more than the master knows, which is nothing of how long what runs will run.
 std::string estimate_of(const Asked& a) {
@@ -243,7 +234,7 @@ ExplainReply explain(House& h, const ExplainQuery& query) {
   reply.offered = static_cast<std::uint32_t>(line->offered);
   reply.unmet = line->wildcard ? 0 : line->missing();
   if (line->last_offer_wall.count() >= 0)
-    reply.last_offer = h.agents.at(line->last_offer_agent).id.str() + " at " + utc(line->last_offer_wall);
+    reply.last_offer = h.agents.at(line->last_offer_agent).id.str() + " at " + format_utc(line->last_offer_wall);
   reply.last_decline = line->last_decline;
   const std::uint32_t position = h.allocator.policy().position(h.now.mono, ix), of = h.allocator.policy().wanting();
   reply.rank =

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/fnv.h"
+
 namespace bourse {
 
 namespace {
@@ -83,10 +85,9 @@ std::vector<RaftServer> RaftReader::servers() {
   return list;
 }
 
-// FNV-1a: a name's number, the same in every master and every life of it.
+// The same in every master and every life of it.
 std::uint64_t raft_id_of(std::string_view name) {
-  std::uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  const std::uint64_t h = fnv1a(name);
   return h == 0 ? 1 : h;
 }
 

@@ -62,11 +62,6 @@ std::vector<RoleName> role_line(const RoleName& role) {
   }
 }
 
-bool in_tree(const RoleName& role, const RoleName& above) {
-  const std::string &name = role.str(), &top = above.str();
-  return name.size() >= top.size() && name.starts_with(top) && (name.size() == top.size() || name[top.size()] == '/');
-}
-
 Result<> check_role_name(std::string_view name) {
   constexpr std::string_view kGood = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
   const auto bad = [&](const std::string& why) { return Error(Code::kInvalid, "role '" + std::string(name) + "': " + why); };

@@ -22,6 +22,7 @@
 
 #include "common/core/ids.h"
 #include "common/core/result.h"
+#include "common/core/role.h"
 #include "master/deadlines.h"
 #include "master/ledger.h"
 #include "master/registry.h"
@@ -97,8 +98,6 @@ class RoleTable {
 
 // "a/b/c": itself and every role above it, itself first.
 std::vector<RoleName> role_line(const RoleName& role);
-// Is it `above` or in the tree below it?
-[[nodiscard]] bool in_tree(const RoleName& role, const RoleName& above);
 Result<> check_role_name(std::string_view name);
 // "cpus=8", "mem=1TiB", "gpu=4", "gpu/acme=0.5", "npu.compute=500", "gpu/acme:mem=65536" or KIND=none, into the units of RoleSettings.limit; 0 stands for none.
 Result<std::pair<std::string, std::int64_t>> parse_limit(std::string_view kind, std::string_view amount);

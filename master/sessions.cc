@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/core/hooks.h"
+#include "common/core/role.h"
 
 namespace bourse::house {
 
@@ -48,7 +49,7 @@ bool covers_role(std::string_view roles, std::string_view role) {
   if (roles.empty() || hooks::mutant("master.any_role")) return true;
   for (;;) {
     const std::string_view one = roles.substr(0, roles.find(','));
-    if (role == one || (role.size() > one.size() && role.starts_with(one) && role[one.size()] == '/')) return true;
+    if (in_tree(role, one)) return true;
     if (one.size() == roles.size()) return false;
     roles.remove_prefix(one.size() + 1);
   }

@@ -1,5 +1,6 @@
 #include "common/core/rng.h"
 
+#include "common/core/fnv.h"
 #include "common/core/result.h"
 
 namespace bourse {
@@ -21,8 +22,7 @@ Rng::Rng(std::uint64_t seed) {
 }
 
 Rng Rng::fork(std::string_view name) const {
-  std::uint64_t seed = 0xcbf29ce484222325ULL;  // FNV-1a of the name, then of the state
-  for (const char c : name) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  std::uint64_t seed = fnv1a(name);
   for (const std::uint64_t word : state_) {
     seed ^= word;
     seed = splitmix(seed);

@@ -1,7 +1,11 @@
 #include "common/core/units.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <limits>
 
 namespace bourse {
@@ -238,6 +242,23 @@ std::string format_duration(Duration d) {
     }
   }
   return out;
+}
+
+std::string format_hours(Duration d) {
+  const std::int64_t s = std::max<std::int64_t>(std::chrono::duration_cast<seconds>(d).count(), 0);
+  char text[48];
+  const int n = std::snprintf(text, sizeof text, "%02d:%02d:%02d", static_cast<int>(s / 3600 % 24), static_cast<int>(s / 60 % 60),
+                              static_cast<int>(s % 60));
+  const std::string time(text, static_cast<std::size_t>(n));
+  return s < 86'400 ? time : std::to_string(s / 86'400) + "-" + time;
+}
+
+std::string format_utc(Duration wall) {
+  const std::time_t whole = static_cast<std::time_t>(std::chrono::duration_cast<seconds>(wall).count());
+  std::tm parts{};
+  char text[32];
+  gmtime_r(&whole, &parts);
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 std::string format_clock(Duration d) {

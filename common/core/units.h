@@ -44,6 +44,8 @@ constexpr Duration kNoLimit = Duration::max();
 Result<Duration> parse_duration(std::string_view text, Duration bare_unit = seconds(1), bool allow_unlimited = false);
 std::string format_duration(Duration d);              // exact: "1h30m", "250us"; parse_duration reads it back
 std::string format_clock(Duration d);                 // for tables: "5:03", "1:02:03", "3-01:02:03"
+std::string format_hours(Duration d);                 // always with hours, as Slurm has it: "00:05:03", "3-01:02:03"
+std::string format_utc(Duration wall);                // "2026-12-01T08:00:00Z"
 Result<MilliCpus> parse_cpus(std::string_view text);  // "2", "0.5", "1500m"
 std::string format_cpus(MilliCpus cpus);              // "2", "0.5"
 

@@ -1,5 +1,7 @@
 #include "common/sim/trace.h"
 
+#include "common/core/fnv.h"
+
 namespace bourse::sim {
 
 namespace {
@@ -146,11 +148,7 @@ struct Digest {
 
 }  // namespace
 
-void Trace::add(std::string_view text) {
-  std::uint64_t h = 0xcbf29ce484222325ULL ^ text.size();
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  add(h);
-}
+void Trace::add(std::string_view text) { add(fnv1a(text, kFnvBasis ^ text.size())); }
 
 void Trace::add(Duration at, std::uint32_t node, const Event& event) {
   add(static_cast<std::uint64_t>(at.count()));

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "common/core/fnv.h"
 #include "common/core/hooks.h"
 #include "common/world/log.h"
 #include "common/world/thread.h"
@@ -13,12 +14,8 @@
 namespace bourse::batch {
 namespace {
 
-// FNV-1a: a name as a number of the table.
-std::int64_t number_of(const std::string& name) {
-  std::uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return static_cast<std::int64_t>(h & INT64_MAX);
-}
+// A name as a number of the table.
+std::int64_t number_of(const std::string& name) { return static_cast<std::int64_t>(fnv1a(name) & INT64_MAX); }
 
 }  // namespace
 
@@ -115,7 +112,7 @@ void Claim::keep(Reactor& reactor, std::function<void(std::string)> lost) {
     Impl& impl = *impl_;
     bool told = false;
     std::unique_lock guard(impl.mutex);
-    while (!impl.wake.wait_for(guard, poll(), [&] { return impl.stopping; })) {
+    while (!impl.wake.wait_for(guard, takeover_ / kBeats, [&] { return impl.stopping; })) {
       guard.unlock();
       Result<> beaten = impl.db.broken() ? impl.db.again() : Result<>();
       if (beaten) beaten = impl.beat.bind(token_).run();

@@ -22,12 +22,12 @@ namespace bourse::batch {
 
 class Claim {
  public:
+  static constexpr int kBeats = 5;  // in the time until somebody takes over
   // `owner`: of this place, the same in each of its lives. Makes the tables where absent.
   static Result<std::unique_ptr<Claim>> open(const std::string& uri, const std::string& owner, Duration takeover);
   ~Claim();  // does not give it up
   // Whether it is ours now. An error: the store cannot be asked; try again.
   Result<bool> try_take();
-  [[nodiscard]] Duration poll() const { return takeover_ / 5; }
   [[nodiscard]] std::uint64_t token() const { return token_; }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
 

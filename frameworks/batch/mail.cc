@@ -3,28 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "common/core/units.h"
 #include "frameworks/batch/ending.h"
 
 namespace bourse::batch {
 namespace {
-
-std::string clock_text(Duration d) {
-  const auto s = std::chrono::duration_cast<seconds>(std::max(d, Duration{0})).count();
-  const std::string time = fmt::format("{:02}:{:02}:{:02}", s / 3600 % 24, s / 60 % 60, s % 60);
-  return s < 86'400 ? time : fmt::format("{}-{}", s / 86'400, time);
-}
-
-std::string utc(Duration wall) {
-  if (wall.count() == 0) return "";
-  const std::time_t whole = std::chrono::duration_cast<seconds>(wall).count();
-  std::tm parts{};
-  char text[32];
-  gmtime_r(&whole, &parts);
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 std::string exit_of(const JobInfo& info) {
   return info.exit_signal != 0 ? fmt::format(", ExitCode {}:{}", info.exit_code, info.exit_signal)
@@ -35,7 +19,7 @@ std::string event_of(MailOn on, const MailAbout& about) {
   const JobInfo& i = *about.info;
   switch (on) {
     case MailOn::kBegin:
-      return "Began, Queued time " + clock_text(i.started - (i.eligible.count() > 0 ? i.eligible : i.submitted));
+      return "Began, Queued time " + format_hours(i.started - (i.eligible.count() > 0 ? i.eligible : i.submitted));
     case MailOn::kEnd:
     case MailOn::kFail: {
       const std::string word = on == MailOn::kEnd ? "Ended" : "Failed";
@@ -44,7 +28,7 @@ std::string event_of(MailOn on, const MailAbout& about) {
                            about.failed == 0             ? "COMPLETED"
                            : about.failed == about.tasks ? "FAILED"
                                                          : fmt::format("Mixed, {} of {} tasks failed", about.failed, about.tasks));
-      const std::string ran = i.started.count() > 0 ? ", Run time " + clock_text(i.elapsed) : "";
+      const std::string ran = i.started.count() > 0 ? ", Run time " + format_hours(i.elapsed) : "";
       return word + ran + ", " + std::string(state_name(i.state)) + exit_of(i);
     }
     case MailOn::kRequeue:
@@ -85,9 +69,9 @@ Mail make_mail(MailOn on, const MailAbout& about) {
   line("event", event);
   line("user", i.user);
   line("nodes", i.node_list);
-  line("submitted", utc(i.submitted));
-  line("started", utc(i.started));
-  line("ended", utc(i.ended));
+  if (i.submitted.count() != 0) line("submitted", format_utc(i.submitted));
+  if (i.started.count() != 0) line("started", format_utc(i.started));
+  if (i.ended.count() != 0) line("ended", format_utc(i.ended));
   line("limit", i.time_limit == kNoLimit ? "none" : format_duration(i.time_limit));
   if (i.ended.count() == 0)
     line("output", i.stdout_path);

@@ -156,7 +156,7 @@ Result<std::unique_ptr<Claim>> stand_by(World& w, const Program& program, const 
       log_event(LogLevel::kInfo, "standby", {{"what", "another bourse-batch is active"}, {"takeover", format_duration(takeover)}});
       program.ready();
     }
-    const Duration until = real_time().mono + std::min<Duration>(takeover / 5, seconds(1));
+    const Duration until = real_time().mono + std::min<Duration>(takeover / Claim::kBeats, seconds(1));
     while (real_time().mono < until)
       if (!w.reactor.turn(until - real_time().mono)) return std::unique_ptr<Claim>();
   }

@@ -3,24 +3,15 @@
 #include <algorithm>
 
 #include "common/core/hooks.h"
+#include "common/core/role.h"
 
 namespace bourse::batch {
-namespace {
-
-// Names of roles form a tree.
-bool belongs_to(const RoleName& role, const RoleName& above) {
-  const std::string &name = role.str(), &root = above.str();
-  return name.starts_with(root) && (name.size() == root.size() || name[root.size()] == '/');
-}
-
-}  // namespace
-
 const ReservationView* Reserved::find(const std::string& name) const {
   const auto found = all_.find(name);
   return found == all_.end() ? nullptr : &found->second;
 }
 
-bool Reserved::may_use(const ReservationView& reservation) const { return belongs_to(role_, reservation.role); }
+bool Reserved::may_use(const ReservationView& reservation) const { return in_tree(role_, reservation.role); }
 
 bool Reserved::facts(const AgentId& agent, const Parts& parts) {
   const auto known = by_agent_.find(agent);
@@ -43,7 +34,7 @@ bool Reserved::facts(const AgentId& agent, const Parts& parts) {
   return true;
 }
 
-bool Reserved::open(const AgentFacts::Reserved& part) const { return !part.named && belongs_to(role_, part.role); }
+bool Reserved::open(const AgentFacts::Reserved& part) const { return !part.named && in_tree(role_, part.role); }
 
 const AgentFacts::Reserved* Reserved::next(const AgentId& agent, const std::string& named) const {
   const auto found = by_agent_.find(agent);

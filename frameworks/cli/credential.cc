@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "common/world/files.h"
+#include "common/world/spawn.h"
 
 extern char** environ;
 
@@ -18,10 +19,8 @@ namespace {
 
 // Beside this program, else where PATH says.
 std::string maker() {
-  std::array<char, 4096> self{};
-  const ssize_t n = readlink("/proc/self/exe", self.data(), self.size() - 1);
-  const std::string beside = n > 0 ? directory_of(std::string(self.data(), static_cast<std::size_t>(n))) + "/bourse" : "";
-  return !beside.empty() && access(beside.c_str(), X_OK) == 0 ? beside : "bourse";
+  const std::string beside = own_directory() + "/bourse";
+  return access(beside.c_str(), X_OK) == 0 ? beside : "bourse";
 }
 
 struct Pipe {

@@ -443,6 +443,13 @@ std::uint64_t House::ask(RequestBody body, std::int64_t uid) {
   return tag;
 }
 
+std::string House::why(JobId job) {
+  std::string all;
+  if (const auto answer = reply<WhyReply>(ask(WhyRequest{{job, {}}})))
+    for (const std::string& line : answer->lines) all += line + "\n";
+  return all;
+}
+
 JobId House::submit(JobSpec spec, std::int64_t uid) {
   SubmitRequest request;
   request.items.push_back({{}, std::move(spec)});

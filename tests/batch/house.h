@@ -63,6 +63,7 @@ class House {
     }
     return std::nullopt;
   }
+  std::string why(JobId job);                           // what `bourse why` says of it, a line each
   JobId submit(JobSpec spec, std::int64_t uid = 1000);  // and settles; 0 when refused, the reason in `refusal`
   JobInfo info(const std::string& selector);            // of a live job; state of ended ones from the log
   JobState state(const std::string& selector) { return info(selector).state; }

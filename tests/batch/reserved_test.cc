@@ -46,13 +46,6 @@ struct BatchReserved : ::testing::Test {
     return s;
   }
   std::string where(const std::string& task) { return house.tasks.at(TaskId(task)).agent.str(); }
-  std::string why(std::uint64_t id) {
-    std::string all;
-    const auto reply = house.reply<WhyReply>(house.ask(WhyRequest{{JobId(id), {}}}));
-    if (reply)
-      for (const std::string& line : reply->lines) all += line + "\n";
-    return all;
-  }
 };
 
 TEST_F(BatchReserved, AWrongNameIsRefusedWithTheNearestRightOne) {
@@ -82,7 +75,8 @@ TEST_F(BatchReserved, WhoNamesItRunsInItAndNobodyElseDoes) {
   EXPECT_EQ(where("3.0.1"), "h1");
   EXPECT_EQ(house.spec_of("3.0.1").time_limit, seconds(600));
   house.submit(job(10, "exam"));
-  EXPECT_NE(why(4).find("it waits for enough of reservation exam to be free"), std::string::npos) << why(4);
+  EXPECT_NE(house.why(JobId(4)).find("it waits for enough of reservation exam to be free"), std::string::npos)
+      << house.why(JobId(4));
   house.end("1.0.1");
   EXPECT_EQ(house.running(), (Strings{"2.0.1", "3.0.1"})) << "what is free elsewhere is of no use to who names it";
   house.end("3.0.1");
@@ -96,13 +90,14 @@ TEST_F(BatchReserved, WaitsForItsStartAndIsNotStartedWhereItWouldOutlastIt) {
   EXPECT_NE(house.refusal.find("it waits for reservation exam, which begins in 10m"), std::string::npos) << house.refusal;
   EXPECT_TRUE(house.running().empty());
   EXPECT_EQ(house.info("1").reason, Reason::kReservation);
-  EXPECT_NE(why(1).find("reservation exam begins in"), std::string::npos) << why(1);
+  EXPECT_NE(house.why(JobId(1)).find("reservation exam begins in"), std::string::npos) << house.why(JobId(1));
   pass(601);
   EXPECT_EQ(house.running(), Strings{"1.0.1"});
   house.submit(job(120, "exam"));
   EXPECT_NE(house.refusal.find("more than is left of reservation exam"), std::string::npos) << house.refusal;
   EXPECT_EQ(house.running(), Strings{"1.0.1"});
-  EXPECT_NE(why(2).find("its time limit of 2h is more than is left of reservation exam"), std::string::npos) << why(2);
+  EXPECT_NE(house.why(JobId(2)).find("its time limit of 2h is more than is left of reservation exam"), std::string::npos)
+      << house.why(JobId(2));
   // Extended, it has room for it.
   house.agents.at(AgentId("h1")).reserved[0].end += seconds(3 * 3600);
   tell("h1");
@@ -139,7 +134,7 @@ TEST_F(BatchReserved, WhatRunsGoesOnWhenItIsReleasedAndWhatWaitsSaysThatItIsNoMo
   house.pass(seconds(120));
   EXPECT_EQ(house.running(), Strings{"1.0.1"});
   EXPECT_EQ(house.info("2").reason, Reason::kReservationGone);
-  EXPECT_NE(why(2).find("its reservation 'exam' is no more"), std::string::npos) << why(2);
+  EXPECT_NE(house.why(JobId(2)).find("its reservation 'exam' is no more"), std::string::npos) << house.why(JobId(2));
   house.end("1.0.1");
   house.pass(seconds(10));
   EXPECT_TRUE(house.running().empty());
@@ -153,9 +148,10 @@ TEST_F(BatchReserved, NobodyIsStartedWhoWouldRunIntoOneOfOthers) {
   house.submit(job(60));
   EXPECT_TRUE(house.running().empty());
   EXPECT_EQ(house.info("1").reason, Reason::kNodeNotAvailable);
-  EXPECT_NE(why(1).find("its time limit of 1h would run into reservation theirs of h1 for role physics, which begins in"),
-            std::string::npos)
-      << why(1);
+  EXPECT_NE(
+      house.why(JobId(1)).find("its time limit of 1h would run into reservation theirs of h1 for role physics, which begins in"),
+      std::string::npos)
+      << house.why(JobId(1));
   house.submit(job(20));
   EXPECT_EQ(house.running(), Strings{"2.0.1"}) << "what ends before passes it";
   ASSERT_FALSE(house.demand.empty());

@@ -25,13 +25,6 @@ struct BatchWay : ::testing::Test {
     s.time_limit = seconds(minutes * 60);
     return s;
   }
-  std::string why(std::uint64_t id) {
-    std::string all;
-    const auto reply = house.reply<WhyReply>(house.ask(WhyRequest{{JobId(id), {}}}));
-    if (reply)
-      for (const std::string& line : reply->lines) all += line + "\n";
-    return all;
-  }
 };
 
 TEST_F(BatchWay, AJobThatGaveWayIsQueuedAgainAndSaysForWhom) {
@@ -49,7 +42,9 @@ TEST_F(BatchWay, AJobThatGaveWayIsQueuedAgainAndSaysForWhom) {
   EXPECT_EQ(house.kills[0].grace, seconds(30));
   house.pass(seconds(1));
   EXPECT_EQ(house.state("1"), JobState::kPending);
-  EXPECT_NE(why(1).find("it was queued again: preempted: preempted for framework urgent of role ops"), std::string::npos) << why(1);
+  EXPECT_NE(house.why(JobId(1)).find("it was queued again: preempted: preempted for framework urgent of role ops"),
+            std::string::npos)
+      << house.why(JobId(1));
   house.auto_offers = true;
   house.pass(seconds(5));
   EXPECT_EQ(house.running(), Strings{"1.0.2"});
@@ -91,8 +86,9 @@ TEST_F(BatchWay, WhatMaintenanceWouldCutShortWaitsAndWhatEndsBeforePasses) {
   EXPECT_TRUE(house.running().empty());
   house.submit(job(20));
   EXPECT_EQ(house.running(), Strings{"2.0.1"});
-  EXPECT_NE(why(1).find("its time limit of 1h would run into the maintenance of h1, which begins in 29m"), std::string::npos)
-      << why(1);
+  EXPECT_NE(house.why(JobId(1)).find("its time limit of 1h would run into the maintenance of h1, which begins in 29m"),
+            std::string::npos)
+      << house.why(JobId(1));
   EXPECT_EQ(house.info("1").reason, Reason::kNodeNotAvailable);
   house.submit(job(30));  // a moment too long
   EXPECT_EQ(house.running(), Strings{"2.0.1"});

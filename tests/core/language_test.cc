@@ -412,5 +412,12 @@ TEST(Hosts, AreOrderedByTheirNumbers) {
     for (const std::string& b : hosts) EXPECT_EQ(host_before(a, b) && host_before(b, a), false);
 }
 
+TEST(Units, HoursAsSlurmAndMomentsAsDateWriteThem) {
+  EXPECT_EQ(format_hours(seconds(65)), "00:01:05");
+  EXPECT_EQ(format_hours(seconds(3 * 86'400 + 3'600)), "3-01:00:00");
+  EXPECT_EQ(format_hours(seconds(-5)), "00:00:00");
+  EXPECT_EQ(format_utc(seconds(1'796'112'000)), "2026-12-01T08:00:00Z");  // date -u -d @1796112000
+}
+
 }  // namespace
 }  // namespace bourse

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "agent/agent.h"
+#include "common/core/fnv.h"
 
 namespace bourse::sim {
 
@@ -160,9 +161,7 @@ class Printer final : public Observer {
 
 // From the task's name alone, so that it is the same whatever the order of events was.
 TaskPlan plan_of(const TaskKey& key) {
-  std::uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : key.framework.value + "/" + key.task.value) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  Rng rng(h);
+  Rng rng(fnv1a(key.framework.value + "/" + key.task.value));
   TaskPlan plan;
   plan.run = rng.chance(100) ? seconds(60) : Duration(rng.between(10'000, 8'000'000));  // some run into their time limit
   plan.wait_status = rng.chance(200) ? static_cast<std::int32_t>(rng.between(1, 3)) << 8 : 0;

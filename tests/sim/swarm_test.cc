@@ -69,6 +69,8 @@ TEST(Swarm, RandomSeedsForABoundedTime) {
   while (std::chrono::steady_clock::now() < until && !HasFailure()) {
     RunOptions options;
     options.seed = entropy() % 1'000'000'000;
+    std::printf("  seed %llu\n", static_cast<unsigned long long>(options.seed));  // a run that does not return says which it was
+    std::fflush(stdout);
     const RunResult result = run(options);
     EXPECT_EQ(result.failure, "") << "seed " << options.seed << " (" << result.kinds << ")\n" << repeat_with(options.seed);
     ++seeds;

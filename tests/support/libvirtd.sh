@@ -3,7 +3,7 @@
 #
 #   libvirtd_start DIR   LIBVIRTD_URI is then its address, LIBVIRTD_USER who runs its emulators; 1 where it cannot be had (LIBVIRTD_WHY says why)
 #   libvirtd_kill DIR [SIGNAL]
-#   libvirtd_stop DIR    ends it and every guest
+#   libvirtd_stop DIR    ends it and every guest, and the emulators that it had asked what they can do when it was killed
 
 libvirtd_start() {
   local dir=$1 i
@@ -52,10 +52,12 @@ START
   unshare -m sh "$dir/start" "$dir" "$LIBVIRTD_USER" "$LIBVIRTD_GROUP" >"$dir/out" 2>&1 </dev/null &
   LIBVIRTD_PID=$!
   for i in $(seq 300); do
-    [ -S "$dir/sock/libvirt-sock" ] && virsh -q -c "$LIBVIRTD_URI" uri >/dev/null 2>&1 && return 0
+    [ -S "$dir/sock/libvirt-sock" ] && virsh -q -c "$LIBVIRTD_URI" uri >/dev/null 2>&1 && break
     kill -0 $LIBVIRTD_PID 2>/dev/null || break
     sleep 0.1
   done
+  LIBVIRTD_SPACES="${LIBVIRTD_SPACES:-} $(readlink "/proc/$LIBVIRTD_PID/ns/mnt")" # of each life; guests outlive it
+  virsh -q -c "$LIBVIRTD_URI" uri >/dev/null 2>&1 && return 0
   LIBVIRTD_WHY="libvirtd does not start: $(tail -3 "$dir/out" "$dir/libvirtd.log" 2>/dev/null | tr '\n' ' ')"
   return 1
 }
@@ -69,5 +71,11 @@ libvirtd_stop() {
   local name
   for name in $(virsh -q -c "$LIBVIRTD_URI" list --name 2>/dev/null); do virsh -q -c "$LIBVIRTD_URI" destroy "$name" >/dev/null 2>&1; done
   libvirtd_kill "$1" TERM
+  local process space
+  for process in /proc/[0-9]*; do
+    space=$(readlink "$process/ns/mnt" 2>/dev/null) || continue
+    [ "$space" != "$(readlink /proc/self/ns/mnt)" ] || continue
+    case " $LIBVIRTD_SPACES " in *" $space "*) kill -9 "${process#/proc/}" 2>/dev/null ;; esac
+  done
   rm -rf "$1"
 }

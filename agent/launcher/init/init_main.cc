@@ -88,8 +88,9 @@ void filter_calls(int file) {
   if (setsid() < 0) fail("setsid");
   filter_calls(arguments.seccomp);
   for (int one = 0; arguments.drop_capabilities && one < 64; ++one) {
-    if ((arguments.capabilities >> one & 1) == 0 && prctl(PR_CAPBSET_DROP, one, 0, 0, 0) != 0 && errno != EINVAL)
-      fail("capabilities");
+    if ((arguments.capabilities >> one & 1) != 0 || prctl(PR_CAPBSET_DROP, one, 0, 0, 0) == 0) continue;
+    if (errno == EINVAL) break;  // there are no more
+    fail("capabilities");
   }
   become_user(arguments);
   const std::vector<char*> environment = bourse::launcher::task_environment(environ);

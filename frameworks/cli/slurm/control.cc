@@ -74,7 +74,7 @@ void show_job(const JobInfo& j) {
              or_null(j.dependency));
   fmt::print("   Requeue={} Restarts={} BatchFlag=1 Reboot=0 ExitCode={}:{}\n", yes(j.requeue), j.restarts, j.exit_code,
              j.exit_signal);
-  fmt::print("   RunTime={} TimeLimit={} TimeMin=N/A\n", slurm_elapsed(j.elapsed), slurm_limit(j.time_limit));
+  fmt::print("   RunTime={} TimeLimit={} TimeMin=N/A\n", format_hours(j.elapsed), slurm_limit(j.time_limit));
   fmt::print("   SubmitTime={} EligibleTime={}\n", slurm_time(j.submitted, "Unknown"), slurm_time(j.eligible, "Unknown"));
   const Duration end = j.ended.count() != 0                                 ? j.ended
                        : j.started.count() != 0 && j.time_limit != kNoLimit ? j.started + j.time_limit

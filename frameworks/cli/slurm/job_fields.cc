@@ -64,7 +64,7 @@ std::string exit_text(const JobInfo& j) { return fmt::format("{}:{}", j.exit_cod
 std::string raw_elapsed(const JobInfo& j) { return number(whole_seconds(j.elapsed)); }
 std::string cpu_clock(const JobInfo& j) {
   const std::int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(j.cpu).count();
-  if (ms >= 3'600'000) return slurm_elapsed(j.cpu);
+  if (ms >= 3'600'000) return format_hours(j.cpu);
   return fmt::format("{:02}:{:02}.{:03}", ms / 60'000, ms / 1000 % 60, ms % 1000);
 }
 Duration allocated(const JobInfo& j) { return j.elapsed * ((j.cpus.value + 999) / 1000); }
@@ -75,13 +75,7 @@ std::string slurm_time(Duration wall, std::string_view otherwise) {
   return wall.count() == 0 ? std::string(otherwise) : timestamp(wall);
 }
 
-std::string slurm_elapsed(Duration elapsed) {
-  const std::int64_t s = std::max<std::int64_t>(whole_seconds(elapsed), 0);
-  if (s >= 86400) return fmt::format("{}-{:02}:{:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60, s % 60);
-  return fmt::format("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
-std::string slurm_limit(Duration limit) { return limit == kNoLimit ? "UNLIMITED" : slurm_elapsed(limit); }
+std::string slurm_limit(Duration limit) { return limit == kNoLimit ? "UNLIMITED" : format_hours(limit); }
 
 const std::vector<SlurmField<JobInfo>>& squeue_fields() {
   static const std::vector<SlurmField<JobInfo>> fields = {
@@ -155,7 +149,7 @@ const std::vector<SlurmField<JobInfo>>& sacct_fields() {
       {0, "Eligible", "Eligible", 19, [](const JobInfo& j) { return slurm_time(j.eligible, "Unknown"); }},
       {0, "Start", "Start", 19, [](const JobInfo& j) { return slurm_time(j.started, "Unknown"); }},
       {0, "End", "End", 19, [](const JobInfo& j) { return slurm_time(j.ended, "Unknown"); }},
-      {0, "Elapsed", "Elapsed", 10, [](const JobInfo& j) { return slurm_elapsed(j.elapsed); }},
+      {0, "Elapsed", "Elapsed", 10, [](const JobInfo& j) { return format_hours(j.elapsed); }},
       {0, "ElapsedRaw", "ElapsedRaw", 10, raw_elapsed},
       {0, "Timelimit", "Timelimit", 10, [](const JobInfo& j) { return slurm_limit(j.time_limit); }},
       {0, "TimelimitRaw", "TimelimitRaw", 12,
@@ -170,7 +164,7 @@ const std::vector<SlurmField<JobInfo>>& sacct_fields() {
       {0, "ReqMem", "ReqMem", 10, [](const JobInfo& j) { return megabytes(j.mem); }},
       {0, "MaxRSS", "MaxRSS", 10,
        [](const JobInfo& j) { return j.mem_peak.value == 0 ? "" : number(j.mem_peak.value / 1024) + "K"; }},
-      {0, "CPUTime", "CPUTime", 10, [](const JobInfo& j) { return slurm_elapsed(allocated(j)); }},
+      {0, "CPUTime", "CPUTime", 10, [](const JobInfo& j) { return format_hours(allocated(j)); }},
       {0, "CPUTimeRAW", "CPUTimeRAW", 10, [](const JobInfo& j) { return number(whole_seconds(allocated(j))); }},
       {0, "TotalCPU", "TotalCPU", 10, cpu_clock},
       {0, "Priority", "Priority", 10, [](const JobInfo& j) { return number(j.priority); }},

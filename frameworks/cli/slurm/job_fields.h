@@ -16,7 +16,6 @@ const std::vector<SlurmField<batch::JobInfo>>& sacct_fields();
 
 std::string slurm_time(Duration wall, std::string_view otherwise);  // local time, ISO 8601
 std::string slurm_limit(Duration limit);                            // "1-00:00:00", "UNLIMITED"
-std::string slurm_elapsed(Duration elapsed);                        // always with hours: "00:01:05"
 
 // All rows, page after page.
 Result<std::vector<batch::JobInfo>> ask_queue(BatchClient& client, batch::QueueRequest request);
