@@ -42,7 +42,6 @@ def looks(page, name, every=True):
     """Both colour schemes, and widths from a wall to a phone."""
     for scheme in ("dark", "light") if every or pictures else ("dark",):
         page.colours(scheme)
-        time.sleep(0.5)  # colours fade into each other
         none("%s, %s: all text can be read" % (name, scheme), page.run(checks.CONTRAST))
         picture(page, name + "-" + scheme)
     for width, height, phone in ((1920, 1080, False), (800, 900, False), (390, 844, True), (320, 640, True)) if every else ((320, 640, True),):

@@ -5,6 +5,7 @@ Each check returns a list of complaints, empty where all is well.
 
 # Text against what is behind it: 4.5, or 3 where it is large (1.4.3).
 CONTRAST = r"""(() => {
+  for (const fade of document.getAnimations()) if (fade.effect.getComputedTiming().endTime !== Infinity) fade.finish();
   const rgba = t => { const m = /rgba?\(([^)]+)\)/.exec(t); if (!m) return [0, 0, 0, 0]; const p = m[1].split(/[ ,\/]+/).map(Number); return [p[0], p[1], p[2], p.length > 3 ? p[3] : 1]; };
   const over = (a, b) => { const k = a[3] + b[3] * (1 - a[3]); return k === 0 ? [0, 0, 0, 0] : [0, 1, 2].map(i => (a[i] * a[3] + b[i] * b[3] * (1 - a[3])) / k).concat(k); };
   const lum = c => { const f = v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }; return 0.2126 * f(c[0]) + 0.7152 * f(c[1]) + 0.0722 * f(c[2]); };

@@ -23,8 +23,20 @@ until_true() { # SECONDS COMMAND...
 # machine can isolate.
 gtest() {
   local log=/tmp/gtest.log rc
-  cd / && timeout "${2:-120}" /build/tests/bin/agent --gtest_filter="$1" --gtest_color=no >$log 2>&1
+  cd / && timeout -k 3 "${2:-120}" /build/tests/bin/agent --gtest_filter="$1" --gtest_color=no >$log 2>&1 &
+  local tests=$!
+  ( # where it stands, if it does not come to an end
+    sleep $((${2:-120} - 20))
+    echo "vm: still in $(sed -n 's/^\[ RUN      \] //p' $log | tail -1)"
+    for process in /proc/[0-9]*; do
+      grep -qE '^(State:.[DR]|Name:.(agent|timeout))' "$process/status" 2>/dev/null &&
+        echo "vm: $(tr '\0' ' ' <"$process/cmdline" | head -c 80) $(sed -n 's/^State:.//p' "$process/status"): $(tr '\n' ' ' <"$process/stack" 2>/dev/null)"
+    done
+  ) &
+  local watcher=$!
+  wait $tests
   rc=$?
+  kill $watcher 2>/dev/null
   sed -n 's/^\[       OK \] \([^ ]*\) .*/ok - vm: \1/p; s/^\[  FAILED  \] \([^ ]*\) (.*/not ok - vm: \1: failed/p; s/^\[  SKIPPED \] \([^ ]*\) (.*/not ok - vm: \1: skipped on a machine that can isolate/p' $log
   grep -q '^\[ RUN ' $log || echo "not ok - vm: $1: matches no test"
   if [ $rc != 0 ]; then
